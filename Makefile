@@ -1,0 +1,46 @@
+# The verbs of the workshop. Each one makes its own environment when it is missing or stale.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.complete
+# One process a core, one torch thread a process: tests neither starve each other nor change their sums.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format bench clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# The stamp is written last, so an install that was interrupted is done again.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Vestige needs Python 3.11 or newer; say which with 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
+	@echo "Installing Vestige into $(VENV) (a few minutes the first time) ..."
+	@rm -f $(STAMP)
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## the main job on data that ships with the package, in under a minute
+	@$(BIN)/vestige demo
+
+test: $(STAMP)  ## the tests that take seconds
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
+
+test-all: $(STAMP)  ## every test
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto
+
+lint: $(STAMP)  ## formatting, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## put every file into the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## speed against peers and floors, as ratios of CPU time on one thread
+	$(ONE_THREAD) $(BIN)/python -m benchmarks
+
+clean:  ## remove the environment and every cache
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build
