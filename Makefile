@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## the main job on data that ships with the package, in under a minute
-	@$(BIN)/vestige demo
+	@$(ONE_THREAD) $(BIN)/vestige demo
 
 test: $(STAMP)  ## the tests that take seconds
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"

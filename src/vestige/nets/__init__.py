@@ -1,5 +1,6 @@
 """Networks: small ones that learners and estimators train."""
 
 from vestige.nets.batched import BatchedMLP
+from vestige.nets.mlp import MLP
 
-__all__ = ["BatchedMLP"]
+__all__ = ["MLP", "BatchedMLP"]

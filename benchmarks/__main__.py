@@ -1,0 +1,97 @@
+"""`python -m benchmarks [NAME ...] [--list] [--json] [--here]`: the table of ratios, with targets and floors."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import sys
+
+from benchmarks import peers
+
+# Every benchmark: its module has a function `rows() -> list[Row]`.
+BENCHMARKS = {
+    "ratios": "benchmarks.ratios",
+    "metrics": "benchmarks.metrics",
+    "bootstrap": "benchmarks.bootstrap",
+    "protocol": "benchmarks.protocol",
+}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"among {', '.join(BENCHMARKS)}; all when none is named"
+    )
+    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--here", action="store_true", help="run in this environment, with the peers that it has")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    return arguments
+
+
+def _print(rows: list) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    def number(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    table = Table(title="CPU seconds on one thread, median of interleaved runs")
+    for column in ("benchmark", "ours", "peer", "peer's", "ours/peer", "target", "floor", "ours/floor", "note"):
+        table.add_column(
+            column, justify="left" if column in ("benchmark", "peer", "note") else "right", overflow="fold"
+        )
+    for row in rows:
+        colour = {True: "green", False: "red", None: ""}[row.met]
+        ratio = number(row.ratio, ".4g")
+        table.add_row(
+            row.name,
+            number(row.ours, ".4g"),
+            row.peer_name,
+            number(row.peer, ".4g"),
+            f"[{colour}]{ratio}[/]" if colour else ratio,
+            number(row.at_most, ".3g"),
+            number(row.floor, ".4g"),
+            number(row.over_floor, ".3g"),
+            row.note,
+        )
+    console = Console()
+    console = console if console.is_terminal else Console(width=200)
+    console.print(table)
+
+
+def main() -> int:
+    """Exit code 0 when every target was met, 1 when one was missed."""
+    arguments = _arguments()
+    names = arguments.names or list(BENCHMARKS)
+    if arguments.list:
+        print("\n".join(BENCHMARKS))
+        return 0
+    if not arguments.here and not peers.inside():
+        code = peers.run_inside(sys.argv[1:])
+        if code is not None:
+            return code
+    os.environ.update(peers.ONE_THREAD)  # for what is imported from here on
+
+    rows = []
+    for name in names:
+        if importlib.util.find_spec(BENCHMARKS[name]) is None:
+            print(f"{name}: not written yet", file=sys.stderr)
+            continue
+        print(f"{name} ...", file=sys.stderr)
+        rows += importlib.import_module(BENCHMARKS[name]).rows()
+    if arguments.json:
+        print(json.dumps([row.as_json() for row in rows], indent=1))
+    else:
+        _print(rows)
+    return int(any(row.met is False for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

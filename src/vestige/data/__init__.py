@@ -1,0 +1,46 @@
+"""Data sets by name, wherever they are; drifting Gaussians with known divergences; streams whose data goes away."""
+
+from collections.abc import Callable
+
+from vestige.data.dataset import DataSet
+from vestige.data.drift import blurred, continuous
+from vestige.data.gaussians import DriftingGaussians, gaussians
+from vestige.data.loading import fetch, listing, load
+from vestige.data.recurring import long, overlapping
+from vestige.data.sources import SOURCES
+from vestige.data.split import permuted, split, two_task
+from vestige.data.stream import Declared, Stream
+from vestige.data.task import Task, TaskInfo
+
+# Every maker of streams, one line each.
+STREAMS: dict[str, Callable[..., Stream]] = {
+    "blurred": blurred,
+    "continuous": continuous,
+    "long": long,
+    "overlapping": overlapping,
+    "permuted": permuted,
+    "split": split,
+    "two_task": two_task,
+}
+
+__all__ = [
+    "SOURCES",
+    "STREAMS",
+    "DataSet",
+    "Declared",
+    "DriftingGaussians",
+    "Stream",
+    "Task",
+    "TaskInfo",
+    "blurred",
+    "continuous",
+    "fetch",
+    "gaussians",
+    "listing",
+    "load",
+    "long",
+    "overlapping",
+    "permuted",
+    "split",
+    "two_task",
+]

@@ -1,0 +1,60 @@
+"""The idx format of MNIST: two zero bytes, a type, the number of axes, each axis as a big-endian uint32, the bytes."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.checks import refuse
+from vestige.data.source import Parts
+from vestige.errors import InputError
+
+# The four files of MNIST and of the sets made in its image, in the order train_x, train_y, test_x, test_y.
+FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+UNSIGNED_BYTE = 8
+
+
+def read_idx(path: Path) -> NDArray[Any]:
+    """The bytes in a gzipped idx file, in their shape; a torn file or a foreign one is refused by name."""
+    try:
+        with gzip.open(path, "rb") as file:
+            data = file.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read as a gzipped idx file: {str(error).rstrip('.')}.") from None
+    axes = data[3] if len(data) > 3 else 0
+    if data[:3] != bytes([0, 0, UNSIGNED_BYTE]) or not axes or len(data) < 4 + 4 * axes:
+        refuse("header", str(path), "that of an idx file of bytes", data[:4].hex() or "nothing")
+    shape = tuple(int(n) for n in np.frombuffer(data, ">u4", axes, offset=4))
+    if len(data) - 4 - 4 * axes != math.prod(shape):
+        refuse("length", str(path), f"{math.prod(shape)} bytes after its header", len(data) - 4 - 4 * axes)
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def read_mnist_files(paths: Mapping[str, Path], names: tuple[str, ...]) -> Parts:
+    """The four idx files of MNIST or Fashion-MNIST."""
+    train_x, train_y, test_x, test_y = (paths[file] for file in FILES)
+    train, test = _read_pair(train_x, train_y, len(names)), _read_pair(test_x, test_y, len(names))
+    return Parts(*train, *test, names)
+
+
+def _read_pair(images: Path, labels: Path, classes: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    x, y = read_idx(images), read_idx(labels)
+    if x.shape[1:] != (28, 28):
+        refuse("shape", str(images), "(n, 28, 28)", x.shape)
+    if y.shape != (len(x),):
+        refuse("labels", str(labels), f"as many as the {len(x)} images", f"shape {y.shape}")
+    if len(y) and int(y.max()) >= classes:
+        refuse("labels", str(labels), f"in 0..{classes - 1}", int(y.max()))
+    return x, y.astype(np.int64)

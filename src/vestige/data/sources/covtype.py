@@ -1,0 +1,72 @@
+"""Covertype: 581 012 patches of forest, 54 cartographic columns, 7 kinds of cover (Blackard and Dean).
+
+The split is the publisher's: the first 15 120 rows, 2 160 of each class, to train (their training and validation rows)
+and the remaining 565 892 to test. Labels 1..7 become 0..6. Columns keep their units: ten quantities, 44 of 0/1.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from vestige.checks import refuse
+from vestige.data.npz import Npz
+from vestige.data.source import Parts, Remote, Source
+from vestige.errors import InputError
+
+NAMES = ("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow", "Aspen", "Douglas-fir", "Krummholz")
+COLUMNS = 54
+TRAIN_ROWS = 15_120
+FILE = "covtype.data.gz"
+
+
+def split(x: NDArray[Any], y: NDArray[Any], where: str) -> Parts:
+    """The publisher's split of rows in their original order, labels from 0."""
+    if len(x) <= TRAIN_ROWS:
+        refuse("x", where, f"more than {TRAIN_ROWS} rows", len(x))
+    return Parts(x[:TRAIN_ROWS], y[:TRAIN_ROWS] - 1, x[TRAIN_ROWS:], y[TRAIN_ROWS:] - 1, NAMES)
+
+
+def read_npz(npz: Npz) -> Parts:
+    """From covtype.npz."""
+    x = npz.table("x", COLUMNS)
+    return split(x, npz.labels("y", len(x), 1, len(NAMES)), str(npz.path))
+
+
+def read_files(paths: Mapping[str, Path]) -> Parts:
+    """From the gzipped table, whose last column is the class."""
+    path = paths[FILE]
+    try:
+        table = pd.read_csv(path, header=None, dtype=np.int16, compression="gzip").to_numpy()
+    except (ValueError, OSError, EOFError, zlib.error, OverflowError) as error:
+        raise InputError(f"{path} cannot be read as a gzipped table of whole numbers: {error}.") from None
+    if table.shape[1] != COLUMNS + 1 or table[:, -1].min() < 1 or table[:, -1].max() > len(NAMES):
+        refuse("columns", str(path), f"{COLUMNS} and a class in 1..{len(NAMES)}", f"shape {table.shape}")
+    return split(table[:, :-1].astype(np.float32), table[:, -1].astype(np.int64), str(path))
+
+
+COVTYPE = Source(
+    name="covtype",
+    about="15 120 + 565 892 rows, 54 columns, 7 classes",
+    licence="CC BY 4.0",
+    keys=("x", "y"),
+    read_npz=read_npz,
+    read_files=read_files,
+    remotes=(
+        Remote(
+            FILE,
+            (
+                "https://ndownloader.figshare.com/files/5976039",
+                "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
+            ),
+            "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
+            11_240_707,
+        ),
+    ),
+)

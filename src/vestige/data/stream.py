@@ -1,0 +1,145 @@
+"""A stream of tasks: yields each in order and withdraws it when the next begins.
+
+A stream is a list of `Segment`s (which rows of which data set, how transformed, under which labels) and a `Declared`:
+every property that an audit of the evaluation asks about, stated once, where the stream is made. Iterating again
+starts a fresh pass with fresh copies; the test sets are the protocol's and never reach a learner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from vestige.data.dataset import DataSet
+from vestige.data.task import Task, TaskInfo
+from vestige.errors import InputError
+
+Head = Literal["single", "multi"]
+TrainLogits = Literal["current", "seen", "all"]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the stream says of itself; the desiderata of robust-evaluations section 5 are read from here.
+
+    `head`: one output vector shared by all tasks, or one for each. `train_logits`: over which outputs the loss is
+    taken. `task_labels_at_test`: whether `predict` is told the task. `boundaries_told`: whether the learner hears of a
+    new task. `ordered`: samples come in a fixed order, once. `continuous`: class probabilities drift rather than jump.
+    `overlapping`: some class appears in several tasks. `same_inputs`: tasks differ in inputs only by a fixed map
+    (permutation, rotation), which is what robust-evaluations section 4.1 objects to.
+    """
+
+    head: Head
+    train_logits: TrainLogits
+    task_labels_at_test: bool
+    boundaries_told: bool = True
+    ordered: bool = False
+    continuous: bool = False
+    overlapping: bool = False
+    same_inputs: bool = False
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One task to be: rows of a data set, a map of the inputs, and the outputs that its labels take."""
+
+    name: str
+    dataset: DataSet
+    train_rows: Int64[Tensor, " n"]
+    val_rows: Int64[Tensor, " v"]
+    test_rows: Int64[Tensor, " m"]
+    output_of_class: Int64[Tensor, " c"]  # by class of the data set; -1 where the class does not belong
+    transform: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Outputs used by this segment, ascending."""
+        used = self.output_of_class[self.output_of_class >= 0]
+        return tuple(sorted({int(i) for i in used}))
+
+    def rows(self, split: Literal["train", "val", "test"]) -> tuple[Tensor, Tensor]:
+        """A fresh copy of the inputs (float32) and labels of one split."""
+        source_x = self.dataset.test_x if split == "test" else self.dataset.train_x
+        source_y = self.dataset.test_y if split == "test" else self.dataset.train_y
+        rows = {"train": self.train_rows, "val": self.val_rows, "test": self.test_rows}[split]
+        x = self.dataset.floats(source_x[rows])
+        x = x if self.transform is None else self.transform(x)
+        return x.contiguous(), self.output_of_class[source_y[rows]]
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A task's test data, held by the protocol."""
+
+    __test__ = False  # not a test class, whatever its name suggests to pytest
+
+    x: Float[Tensor, "n *shape"]
+    y: Int64[Tensor, " n"]
+    outputs: tuple[int, ...]
+
+
+class Stream:
+    """Tasks in order, each withdrawn when the next begins."""
+
+    def __init__(
+        self, name: str, segments: Sequence[Segment], declared: Declared, config: dict[str, Any], n_outputs: int
+    ) -> None:
+        self.name, self.declared, self.config, self.n_outputs = name, declared, config, n_outputs
+        self._segments = tuple(segments)
+        if not self._segments:
+            raise InputError(f"The 'tasks' of {name} must be at least one. Got none instead.")
+        shapes = {tuple(s.dataset.train_x.shape[1:]) for s in self._segments}
+        if len(shapes) > 1:
+            raise InputError(f"The 'data sets' of {name} must have one input shape. Got {sorted(shapes)} instead.")
+        self.input_shape: tuple[int, ...] = shapes.pop()
+        for segment in self._segments:
+            if len(segment.train_rows) == 0:
+                raise InputError(
+                    f"The tasks of {name} must each hold a training sample. Got none for {segment.name} instead."
+                )
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def info(self, index: int) -> TaskInfo:
+        """What a learner may know of task `index`."""
+        segment = self._segments[index]
+        wide = {"current": [segment], "seen": self._segments[: index + 1], "all": self._segments}
+        outputs = {o for s in wide[self.declared.train_logits] for o in s.outputs}
+        logits, n = self.declared.train_logits, len(segment.train_rows)
+        return TaskInfo(index, segment.name, segment.outputs, tuple(sorted(outputs)), logits, n)
+
+    def __iter__(self) -> Iterator[Task]:
+        """A fresh pass. The task of the step before is destroyed before the next one is built."""
+        for index, segment in enumerate(self._segments):
+            task = Task(self.info(index), *segment.rows("train"), *segment.rows("val"))
+            yield task
+            task.withdraw()
+
+    def test_sets(self) -> list[TestSet]:
+        """The test data of every task: for the protocol alone."""
+        return [TestSet(*segment.rows("test"), segment.outputs) for segment in self._segments]
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r}, {len(self)} tasks, {self.declared.head}-head, {self.n_outputs} outputs)"
+
+
+def seen_outputs(stream: Stream, upto: int) -> list[int]:
+    """Outputs of tasks 0..upto: the space of a single-head prediction after task `upto`."""
+    return sorted({o for k in range(upto + 1) for o in stream.info(k).outputs})
+
+
+def hold_out(
+    rows: Int64[Tensor, " n"], fraction: float, generator: torch.Generator
+) -> tuple[Int64[Tensor, " a"], Int64[Tensor, " b"]]:
+    """Split rows into (train, validation). Rounds down, so one sample always stays in training."""
+    if fraction == 0:
+        return rows, rows[:0]
+    shuffled = rows[torch.randperm(len(rows), generator=generator)]
+    held = int(len(rows) * fraction)
+    return shuffled[held:].sort().values, shuffled[:held].sort().values

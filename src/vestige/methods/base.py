@@ -1,0 +1,183 @@
+"""The contract of every learner, and the few lines that all of them share.
+
+A method writes its own short `observe`; there are no hooks. State that must survive a save is a flat dict of tensors
+whose names say what they are: `net.` the model, `memory.` kept samples, `optimizer.` its moments, anything else the
+method's own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vestige.data.task import Task, TaskInfo
+from vestige.errors import StoreError
+from vestige.memory import Memory
+from vestige.store import load_into
+
+
+class Info(NamedTuple):
+    """What happened in one `observe`."""
+
+    loss: Tensor
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a learner must know of a stream to build its network, and no more."""
+
+    input_shape: tuple[int, ...]
+    n_outputs: int
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The network and how it is trained; methods add their own fields."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    lr: float = 1e-3
+    reset_optimizer: bool = True
+
+
+class Outputs:
+    """The logits over which a loss is taken: a slice where they are neighbours, an index where they are not."""
+
+    def __init__(self, outputs: Sequence[int], n_outputs: int) -> None:
+        self.outputs = tuple(outputs)
+        first, last = self.outputs[0], self.outputs[-1]
+        self.first, self.stop = first, last + 1
+        self.contiguous = last - first + 1 == len(self.outputs)
+        self.all = self.contiguous and len(self.outputs) == n_outputs
+        self.index = torch.tensor(self.outputs)
+        self.place = torch.full((n_outputs,), -1, dtype=torch.int64)
+        self.place[self.index] = torch.arange(len(self.outputs))
+
+    def loss(self, logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
+        """Mean cross-entropy over these outputs alone. A label outside them is an error, not a silent zero."""
+        if self.all:
+            return functional.cross_entropy(logits, y)
+        if self.contiguous:
+            return functional.cross_entropy(logits[:, self.first : self.stop], y - self.first)
+        return functional.cross_entropy(logits[:, self.index], self.place[y])
+
+
+class Learner(ABC):
+    """Learns task after task; keeps of past data only what its `memory` holds."""
+
+    # May see what the stream does not tell (borders, past data): a reference, never a contestant.
+    oracle: ClassVar[bool] = False
+    # Whether `predict` makes use of the task where the stream gives it at test time.
+    uses_task: ClassVar[bool] = False
+
+    net: nn.Module
+    config: TrainConfig
+
+    def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
+        self.spec, self.config, self.seed = spec, config or self.default_config(), seed
+        self.memory: Memory | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
+
+    @classmethod
+    def default_config(cls) -> TrainConfig:
+        """The configuration of a learner that was given none."""
+        return TrainConfig()
+
+    @abstractmethod
+    def begin_task(self, task: Task) -> None:
+        """A task begins; its data may be looked at while it lasts."""
+
+    @abstractmethod
+    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """Learn from one batch."""
+
+    @abstractmethod
+    def end_task(self, task: Task) -> None:
+        """The task ends; this is the last look at its data."""
+
+    @torch.no_grad()
+    def predict(self, x: Float[Tensor, "n *shape"], task: TaskInfo | None = None) -> Float[Tensor, "n k"]:
+        """Scores over all outputs, higher is likelier; the protocol decides which outputs compete."""
+        training = self.net.training
+        self.net.eval()
+        try:
+            return self.net(x)
+        finally:
+            self.net.train(training)
+
+    def fresh_optimizer(self) -> torch.optim.Optimizer:
+        """Adam over the whole network; fused, which does the same sums in one pass over the weights."""
+        return torch.optim.Adam(self.net.parameters(), lr=self.config.lr, fused=True)
+
+    def step(self, loss: Float[Tensor, ""]) -> Info:
+        """One optimiser step down `loss`."""
+        assert self.optimizer is not None, "begin_task makes the optimiser"
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return Info(loss.detach())
+
+    def describe(self) -> dict[str, Any]:
+        """The configuration as plain JSON, for the Record."""
+        return {
+            "method": type(self).__name__,
+            "module": type(self).__module__,
+            **asdict(self.config),
+            "seed": self.seed,
+        }
+
+    def method_state(self) -> dict[str, Tensor]:
+        """What the method itself must remember (importances, anchors, generator states); none by default."""
+        return {}
+
+    def load_method_state(self, state: dict[str, Tensor]) -> None:
+        """The inverse of `method_state`; the base takes only none."""
+        load_into({}, state, type(self).__name__)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that is needed to go on, as flat tensors."""
+        state = {f"net.{k}": v for k, v in self.net.state_dict().items()}
+        if self.memory is not None:
+            state |= {f"memory.{k}": v for k, v in self.memory.state_dict().items()}
+        if self.optimizer is not None:
+            for i, moments in self.optimizer.state_dict()["state"].items():
+                state |= {f"optimizer.{i}.{k}": torch.as_tensor(v) for k, v in moments.items()}
+        # A copy, so that training on does not change what was saved.
+        return {k: v.detach().clone() for k, v in (state | self.method_state()).items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from `state`; a name, shape or type that does not fit is named."""
+        owner = type(self).__name__
+        parts: dict[str, dict[str, Tensor]] = {"net": {}, "memory": {}, "optimizer": {}, "": {}}
+        for key, value in state.items():
+            room, _, rest = key.partition(".")
+            parts[room if room in parts else ""][rest if room in parts else key] = value
+        load_into(self.net.state_dict(), parts["net"], owner)
+        if parts["memory"] and self.memory is None:
+            raise StoreError(f"The stored {owner} has a memory; this one has none.")
+        self.load_method_state(parts[""])
+        self.net.load_state_dict(parts["net"])
+        if self.memory is not None:
+            self.memory.load_state_dict(parts["memory"])
+        if parts["optimizer"]:
+            self.optimizer = self.optimizer or self.fresh_optimizer()
+            moments: dict[int, dict[str, Tensor]] = {}
+            for key, value in parts["optimizer"].items():
+                i, _, name = key.partition(".")
+                moments.setdefault(int(i), {})[name] = value.clone()
+            groups = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+    def bytes(self) -> dict[str, int]:
+        """What is held, in bytes: the model, the optimiser, the memory, and the method's own state."""
+        held = dict.fromkeys(("model", "optimizer", "memory", "method"), 0)
+        rooms = {"net": "model", "optimizer": "optimizer", "memory": "memory"}
+        for key, value in self.state_dict().items():
+            held[rooms.get(key.partition(".")[0], "method")] += value.numel() * value.element_size()
+        return held
