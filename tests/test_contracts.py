@@ -1,6 +1,7 @@
 """What every estimator, metric and method promises: one row each, the same promises for all.
 
-A new method adds its name to `METHODS` in `vestige.methods` and its row to `LEARNERS` here; a test fails until it has.
+A new method adds its name to `METHODS` in `vestige.methods` and its row to `LEARNERS` here; a ratio estimator adds to
+`RATIOS`, an accumulator to `ACCUMULATORS`. A test fails until the row is there.
 """
 
 import gc
@@ -11,9 +12,11 @@ import pytest
 import torch
 
 from toys import blobs
-from vestige import protocol
+from vestige import metrics, protocol, ratios, store
 from vestige.data.split import split
+from vestige.errors import InputError, NotFitted, StoreError
 from vestige.methods import METHODS, Vanilla, build
+from vestige.metrics.base import Accumulator
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,6 @@ class TestLearner:
         assert counts == ([4, 8, 12] if LEARNERS[name].may_hold is None else [4, 4, 4])
 
     def test_saved_in_the_middle_of_a_task_it_goes_on_to_the_same_weights(self, name, tmp_path):
-        from vestige import store
-
         learner, copy = make(name), make(name)
         for k, task in enumerate(stream()):
             learner.begin_task(task)
@@ -156,8 +157,6 @@ class TestLearner:
         assert all(torch.equal(a[key], b[key]) for key in a)
 
     def test_a_state_that_does_not_fit_is_named(self, name):
-        from vestige.errors import StoreError
-
         learner = make(name)
         state = learner.state_dict()
         state["net.head.weight"] = torch.zeros(3, 3)
@@ -205,3 +204,208 @@ def test_a_batch_that_was_kept_without_a_copy_is_destroyed():
     keeper = Keeper(learner.spec, learner.config)
     protocol.run(tasks, keeper)
     assert keeper.kept.isnan().all()
+
+
+# Ratio estimators: small settings, where the defaults take long. Each is fitted on 300 rows of two Gaussians.
+ESTIMATORS = {
+    "Bootstrap": lambda: ratios.Bootstrap(ratios.Logistic(kind="linear"), 5),
+    "Bregman": lambda: ratios.Bregman(steps=60),
+    "Bridge": lambda: ratios.Bridge(ratios.Logistic(kind="linear"), waymarks=2),
+    "FGAN": lambda: ratios.FGAN(steps=60),
+    "KLIEP": lambda: ratios.KLIEP(),
+    "KLIEPNet": lambda: ratios.KLIEPNet(steps=60),
+    "LSIF": lambda: ratios.LSIF(steps=300),
+    "Logistic": lambda: ratios.Logistic(steps=60),
+    "RULSIF": lambda: ratios.RULSIF(),
+    "Stack": lambda: ratios.Stack(max_steps=60, min_steps=1),
+    "ULSIF": lambda: ratios.ULSIF(),
+}
+
+
+def test_every_estimator_has_a_row():
+    assert ESTIMATORS.keys() == ratios.RATIOS.keys()
+
+
+def two_gaussians(n_p=300, n_q=200, d=2, seed=0):
+    """p sits at +0.5 in every coordinate, q at -0.5."""
+    g = torch.Generator().manual_seed(seed)
+    draw = [torch.randn(n, d, generator=g, dtype=torch.float64) for n in (n_p, n_q)]
+    return draw[0] + 0.5, draw[1] - 0.5
+
+
+def fitted(name, seed=0, **options):
+    return ESTIMATORS[name]().fit(*two_gaussians(), seed=seed, **options)
+
+
+@pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")  # so few steps and rows earn a warning
+@pytest.mark.parametrize("name", ESTIMATORS)
+class TestRatio:
+    def test_it_tells_p_from_q_and_is_centred_whatever_the_sizes(self, name):
+        for sizes in ((300, 200), (150, 600)):
+            p, q = two_gaussians(*sizes)
+            ratio = ESTIMATORS[name]().fit(p, q)
+            far = ratio.log_ratio(torch.tensor([[0.8, 0.8], [-0.8, -0.8]], dtype=torch.float64))
+            assert far[0] > 0.4
+            assert far[1] < -0.4
+            # log r = 0 at the midpoint; log(600/150) = 1.4 would show an uncorrected imbalance.
+            assert abs(float(ratio.log_ratio(torch.zeros(1, 2)))) < 0.8
+
+    def test_same_seed_same_bits_and_arguments_untouched(self, name):
+        p, q = two_gaussians()
+        before = p.clone(), q.clone()
+        state = torch.random.get_rng_state()
+        one, two = ESTIMATORS[name]().fit(p, q, seed=7), ESTIMATORS[name]().fit(p, q, seed=7)
+        assert torch.equal(one.log_ratio(q), two.log_ratio(q))
+        assert torch.equal(p, before[0])
+        assert torch.equal(q, before[1])
+        assert torch.equal(state, torch.random.get_rng_state())
+
+    def test_it_comes_back_from_disk_as_it_was(self, name, tmp_path):
+        ratio, x = fitted(name), two_gaussians(seed=1)[0]
+        path = ratio.save(tmp_path / "ratio.json")
+        loaded = ratios.Ratio.load(path)
+        assert type(loaded) is type(ratio)
+        assert torch.equal(loaded.log_ratio(x), ratio.log_ratio(x))
+        assert loaded.report_ == store.load(path, "ratio")[0]["report"]
+        assert store.canonical(loaded.config()) == store.canonical(ratio.config())
+
+    def test_a_row_has_one_value_whatever_else_is_in_the_call(self, name):
+        ratio, (p, q) = fitted(name), two_gaussians(seed=1)
+        together = ratio.log_ratio(torch.cat([p, q * 9]))
+        torch.testing.assert_close(together[:3], ratio.log_ratio(p[:3]), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(together[5:6], ratio.log_ratio(p[5:6]), rtol=1e-4, atol=1e-5)
+
+    def test_weights_count_as_samples_do(self, name):
+        """Half of p at no weight is as if it were not there: the answer leans to the other half."""
+        p, q = two_gaussians()
+        far = torch.cat([p, p + 20])
+        weights = torch.cat([torch.ones(300), torch.zeros(300)])
+        weighted = ESTIMATORS[name]().fit(far, q, p_weights=weights)
+        inside = float(weighted.log_ratio(torch.full((1, 2), 0.8)))
+        assert inside > 0.2
+
+    def test_kinds_in_are_kinds_out(self, name):
+        import numpy as np
+        import pandas as pd
+
+        ratio, x = fitted(name), two_gaussians(seed=1)[0][:4]
+        expected = ratio.log_ratio(x)
+        frame = pd.DataFrame(x.numpy(), index=list("abcd"))
+        assert isinstance(ratio.log_ratio(x.numpy()), np.ndarray)
+        assert isinstance(ratio.log_ratio(x.tolist()), list)
+        assert ratio.log_ratio(frame).index.tolist() == list("abcd")
+        assert ratio.log_ratio(x.float()).dtype == torch.float32
+        np.testing.assert_array_equal(ratio.log_ratio(frame).to_numpy(), expected.numpy())
+
+    def test_bad_input_is_refused_before_any_work(self, name):
+        p, q = two_gaussians()
+        broken = p.clone()
+        broken[3, 1] = float("nan")
+        for bad_p, bad_q, sentence in (
+            (broken, q, "finite"),
+            (p, q[:, :1], "as wide as"),
+            (p[:0], q, "at least 2 samples"),
+            (p[:1], q, "at least 2 samples"),
+            ([["a", "b"]] * 3, q, "an array of numbers"),
+        ):
+            with pytest.raises(InputError, match=sentence):
+                ESTIMATORS[name]().fit(bad_p, bad_q)
+        for weights, sentence in ((-torch.ones(300), "0 or larger"), (torch.zeros(300), "all zeros")):
+            with pytest.raises(InputError, match=sentence):
+                ESTIMATORS[name]().fit(p, q, p_weights=weights)
+        with pytest.raises(InputError, match="2 features wide"):
+            fitted(name).log_ratio(torch.zeros(3, 5))
+        with pytest.raises(NotFitted, match="before fit"):
+            ESTIMATORS[name]().log_ratio(p)
+
+    def test_the_report_says_what_happened_in_plain_json(self, name):
+        report = fitted(name).report_
+        assert {"estimator", "n_p", "n_q", "d", "kept_of_p", "converged"} <= report.keys()
+        assert (report["estimator"], report["n_p"], report["n_q"], report["d"]) == (name, 300, 200, 2)
+        assert store.canonical(report)
+
+
+# Accumulators: how to build one, and what `compute` needs. Rows are features; for the score, probabilities.
+CENTRES = torch.linspace(-2, 2, 5, dtype=torch.float64)[:, None].repeat(1, 3)
+ACCUMULATORS = {
+    "FID": lambda: metrics.FID(groups=4),
+    "InceptionScore": lambda: metrics.InceptionScore(),
+    "KID": lambda: metrics.KID(),
+    "MMD": lambda: metrics.MMD(bandwidth=1.5),
+    "PRD": lambda: metrics.PRD(CENTRES),
+    "PRDC": lambda: metrics.PRDC(),
+}
+
+
+def test_every_accumulator_has_a_row():
+    def leaves(kind):
+        below = kind.__subclasses__()
+        return {kind.__name__} if not below else set().union(*map(leaves, below))
+
+    assert leaves(Accumulator) == ACCUMULATORS.keys()
+
+
+def feature_rows(name, n, seed):
+    x = torch.randn(n, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return x.softmax(1) if name == "InceptionScore" else x
+
+
+def numbers(result):
+    """Every number of a result, flat: values, standard errors, curves, details."""
+    if isinstance(result, torch.Tensor):
+        return result.flatten().tolist()
+    if isinstance(result, bool | str) or result is None:
+        return []
+    if isinstance(result, int | float):
+        return [float(result)]
+    if isinstance(result, dict):
+        return [v for key in sorted(result) for v in numbers(result[key])]
+    if isinstance(result, list | tuple):
+        return [v for item in result for v in numbers(item)]
+    return numbers({k: getattr(result, k) for k in result.__dataclass_fields__})
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ACCUMULATORS)
+class TestAccumulator:
+    def sides(self, name, weighted):
+        rows = feature_rows(name, 120, 0), feature_rows(name, 90, 1)
+        weights = [torch.rand(len(r), generator=torch.Generator().manual_seed(5)) + 0.1 for r in rows]
+        return [(r, w if weighted else None) for r, w in zip(rows, weights, strict=True)]
+
+    def compute(self, name, sides):
+        return numbers(sides[0].compute() if name == "InceptionScore" else sides[0].compute(sides[1]))
+
+    def test_chunks_and_merges_give_what_one_pass_gives(self, name, weighted):
+        whole, parts = [], []
+        for rows, weights in self.sides(name, weighted):
+            whole.append(ACCUMULATORS[name]().update(rows, weights))
+            merged = ACCUMULATORS[name]()
+            for start, stop in ((0, 40), (40, 41), (41, 80)):
+                merged.update(rows[start:stop], None if weights is None else weights[start:stop])
+            # A worker's share is dealt from the start of the groups, so it begins where a round of them ends.
+            merged.merge(ACCUMULATORS[name]().update(rows[80:], None if weights is None else weights[80:]))
+            parts.append(merged)
+        assert self.compute(name, parts) == pytest.approx(self.compute(name, whole), rel=1e-9, abs=1e-12)
+
+    def test_it_comes_back_from_disk_as_it_was(self, name, weighted, tmp_path):
+        before, after = [], []
+        for i, (rows, weights) in enumerate(self.sides(name, weighted)):
+            side = ACCUMULATORS[name]().update(rows, weights)
+            before.append(side)
+            after.append(type(side).load(side.save(tmp_path / f"{i}.json")))
+        assert self.compute(name, after) == self.compute(name, before)
+
+    def test_arguments_are_untouched_and_bad_ones_refused(self, name, weighted):
+        rows, weights = self.sides(name, weighted)[0]
+        kept = rows.clone()
+        side = ACCUMULATORS[name]().update(rows, weights)
+        assert torch.equal(rows, kept)
+        rows[0, 0] = float("inf")
+        with pytest.raises(InputError):
+            side.update(rows, weights)
+        with pytest.raises(InputError):
+            side.update(kept[:, :2], weights)
+        with pytest.raises(InputError):
+            side.update(kept, -torch.ones(len(kept)))
+        assert side.n == len(kept)  # a refused chunk leaves no trace

@@ -24,7 +24,7 @@ from vestige.errors import StoreError
 from vestige.metrics.matrix import MatrixSummary, summary
 
 # The rooms whose code changes what comes out of a run.
-DETERMINING = ("checks.py", "rng.py", "numerics", "data", "nets", "memory", "methods", "protocol.py")
+DETERMINING = ("checks", "rng.py", "numerics", "data", "nets", "memory", "methods", "protocol.py")
 
 
 def _without_docstrings(tree: ast.AST) -> ast.AST:

@@ -2,8 +2,8 @@
 
 `save("x.json", "record", {...}, {...})` writes the tensors first, under a name that carries their hash, and the JSON
 last, by rename. A process killed at any moment leaves either the old pair or the new one; the worst it leaves behind
-is an orphan that the next save removes. Each field and each tensor has its own digest, so damage is named by file
-and key.
+is an orphan that the next save removes. One process writes a path at a time. Each field and each tensor has its own
+digest, so damage is named by file and key.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,14 +71,16 @@ def save(path: str | Path, kind: str, fields: Mapping[str, Any], tensors: Mappin
     if path.suffix != ".json":
         raise InputError(f"The 'path' of store.save must be a name that ends in .json. Got {path.name} instead.")
     try:
-        texts = {key: canonical(value) for key, value in fields.items()}
-    except (TypeError, ValueError) as error:
+        canonical(dict(fields))  # refuses keys of mixed types, of which two could become one
+        # As it will be read back, in its order: keys that were numbers are words by now.
+        plain = json.loads(json.dumps(dict(fields), allow_nan=False, ensure_ascii=False))
+        digests = {key: _digest(canonical(value).encode()) for key, value in plain.items()}
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"The 'fields' of {kind} must be plain JSON without NaN. Got {error} instead.") from None
-    document: dict[str, Any] = {"format": f"vestige/{kind}", "version": FORMAT}
-    document["digests"] = {key: _digest(text.encode()) for key, text in texts.items()}
-    tensor_path = None
+    document: dict[str, Any] = {"format": f"vestige/{kind}", "version": FORMAT, "digests": digests}
+    document["tensors"] = tensor_path = None
     if tensors:
-        flat = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        flat = _flat(tensors, kind)
         data = dump_tensors(flat)
         tensor_path = path.with_name(f"{path.stem}.{_digest(data)[:16]}.safetensors")
         document["tensors"] = {
@@ -85,13 +88,34 @@ def save(path: str | Path, kind: str, fields: Mapping[str, Any], tensors: Mappin
             "digests": {key: _tensor_digest(value) for key, value in flat.items()},
         }
         write_bytes(tensor_path, data)
-    document["fields"] = dict(fields)
+    document["tensors_digest"] = _digest(canonical(document["tensors"]).encode())
+    document["fields"] = plain
     write_bytes(path, (json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode())
-    for orphan in path.parent.glob(f"{path.stem}.*.safetensors"):
-        is_ours = len(orphan.name) == len(path.stem) + len(".") + 16 + len(".safetensors")
-        if is_ours and orphan != tensor_path:
-            orphan.unlink(missing_ok=True)
+    _sweep(path, tensor_path)
     return path
+
+
+def _flat(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """Tensors as safetensors takes them: on the CPU, contiguous, no two in the same memory."""
+    flat: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for key, value in tensors.items():
+        if not isinstance(key, str) or key == "__metadata__" or value.layout != torch.strided:
+            raise InputError(f"The 'tensors' of {kind} must be dense, each under a name. Got {key!r} instead.")
+        tensor = value.detach().cpu().contiguous()
+        memory = tensor.untyped_storage().data_ptr()
+        flat[key] = tensor.clone() if memory in taken else tensor
+        taken.add(memory)
+    return flat
+
+
+def _sweep(path: Path, keep: Path | None) -> None:
+    """Remove what earlier saves of `path` left behind: tensors no longer named, parts of writes that were killed."""
+    tensors = rf"{re.escape(path.stem)}\.[0-9a-f]{{16}}\.safetensors"
+    orphans = re.compile(rf"{tensors}|\.({tensors}|{re.escape(path.name)})\.\w{{8}}\.part")
+    for entry in os.scandir(path.parent):
+        if orphans.fullmatch(entry.name) and (keep is None or entry.name != keep.name):
+            Path(entry.path).unlink(missing_ok=True)
 
 
 def _tensor_digest(value: Tensor) -> str:
@@ -127,11 +151,14 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
             raise StoreError(f"{path}: key '{key}' is missing from the file; it was altered or torn.")
         try:
             text = canonical(fields[key])
-        except ValueError:
-            raise StoreError(f"{path}: key '{key}' holds a NaN; it was altered.") from None
+        except (ValueError, RecursionError):
+            raise StoreError(f"{path}: key '{key}' holds a NaN or is nested too deep; it was altered.") from None
         if _digest(text.encode("utf-8", "surrogatepass")) != digests[key]:
             raise StoreError(f"{path}: key '{key}' does not match its digest; it was altered or torn.")
-    return fields, _load_tensors(path, document)
+    tensors = _load_tensors(path, document)
+    if _digest(canonical(document["tensors"]).encode("utf-8", "surrogatepass")) != document.get("tensors_digest"):
+        raise StoreError(f"{path}: key 'tensors' does not match its digest; it was altered or torn.")
+    return fields, tensors
 
 
 def _mapping(document: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
@@ -143,6 +170,8 @@ def _mapping(document: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
 
 def _load_tensors(path: Path, document: dict[str, Any]) -> dict[str, Tensor]:
     if "tensors" not in document:
+        raise StoreError(f"{path}: key 'tensors' is missing from the file; it was altered or torn.")
+    if document["tensors"] is None:
         return {}
     entry = _mapping(document, "tensors", path)
     name, digests = entry.get("file"), _mapping(entry, "digests", path)

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vestige.numerics.psd import gram
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -35,12 +37,12 @@ class Moments:
         if weights is None:
             mean = x.mean(0)
             centred = x - mean
-            return cls(n, float(n), float(n), mean, centred.mT @ centred)
+            return cls(n, float(n), float(n), mean, gram(centred))
         w = weights.to(torch.float64)
         total = w.sum()
         mean = (w @ x) / total if total > 0 else torch.zeros(x.shape[1], dtype=torch.float64)
         centred = (x - mean) * w.sqrt()[:, None]
-        return cls(n, float(total), float(w.square().sum()), mean, centred.mT @ centred)
+        return cls(n, float(total), float(w.square().sum()), mean, gram(centred))
 
     def merge(self, other: Moments) -> Moments:
         """The moments of both sets together."""

@@ -4,17 +4,61 @@ from typing import Any
 
 from vestige.checks import one_of
 from vestige.ratios.base import Ratio
+from vestige.ratios.bootstrap import Bootstrap, bootstrap
+from vestige.ratios.bregman import Bregman
+from vestige.ratios.bridge import Bridge
+from vestige.ratios.fgan import FGAN
+from vestige.ratios.kliep import KLIEP
+from vestige.ratios.logistic import Logistic
+from vestige.ratios.lsif import LSIF
+from vestige.ratios.nets import KLIEPNet
+from vestige.ratios.stack import Stack
+from vestige.ratios.ulsif import RULSIF, ULSIF
 
 # Every estimator by its class name, one line each.
-RATIOS: dict[str, type[Ratio]] = {}
+RATIOS: dict[str, type[Ratio]] = {
+    "Bootstrap": Bootstrap,
+    "Bregman": Bregman,
+    "Bridge": Bridge,
+    "FGAN": FGAN,
+    "KLIEP": KLIEP,
+    "KLIEPNet": KLIEPNet,
+    "LSIF": LSIF,
+    "Logistic": Logistic,
+    "RULSIF": RULSIF,
+    "Stack": Stack,
+    "ULSIF": ULSIF,
+}
 
 
 def build(config: dict[str, Any]) -> Ratio:
     """The estimator that `Ratio.config` described."""
     fields = dict(config)
     kind = RATIOS[one_of(fields.pop("estimator", None), RATIOS, "estimator", "a stored ratio")]
-    inner = {k: build(v) if isinstance(v, dict) and "estimator" in v else v for k, v in fields.items()}
-    return kind(**inner)
+    return kind(**{name: _restored(value) for name, value in fields.items()})
 
 
-__all__ = ["RATIOS", "Ratio", "build"]
+def _restored(value: Any) -> Any:  # noqa: ANN401 - whatever a field holds
+    """An estimator inside a configuration is built, a list becomes the tuple that JSON could not write."""
+    if isinstance(value, dict) and "estimator" in value:
+        return build(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+__all__ = [
+    "FGAN",
+    "KLIEP",
+    "LSIF",
+    "RATIOS",
+    "RULSIF",
+    "ULSIF",
+    "Bootstrap",
+    "Bregman",
+    "Bridge",
+    "KLIEPNet",
+    "Logistic",
+    "Ratio",
+    "Stack",
+    "bootstrap",
+    "build",
+]

@@ -30,6 +30,7 @@ class Ratio(ABC):
     # Set by `fit`; declared without a value so that they are no configuration fields.
     def __post_init__(self) -> None:
         self.width_: int | None = None
+        self.reason_: str | None = None  # why `auto` chose this estimator
         self.report_: dict[str, Any] = {}
 
     def fit(
@@ -49,6 +50,8 @@ class Ratio(ABC):
         q_w = checks.weights(q_weights, len(q_), "q_weights", owner)
         self.width_ = None  # a fit that fails leaves no half-fitted estimator behind
         self.report_ = {"estimator": type(self).__name__, "n_p": len(p_), "n_q": len(q_), "d": p_.shape[1]}
+        if self.reason_ is not None:
+            self.report_["why"] = self.reason_
         self._fit(p_, q_, p_w, q_w, seed)
         self.width_ = p_.shape[1]
         return self

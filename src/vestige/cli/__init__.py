@@ -1,0 +1,152 @@
+"""The shell: `vestige VERB ...`, a verb for each thing somebody wants done.
+
+A verb is one file in this room and one line in `VERBS`: a dataclass whose docstring is its help, whose fields are its
+options (the docstring under a field is the option's help), and whose `run(self) -> None` does the work.
+
+    @dataclass(frozen=True)
+    class Weigh:
+        \"\"\"Weights that turn samples of a model into samples of the data.\"\"\"
+
+        real: Positional[Path]
+        \"\"\"The real samples.\"\"\"
+        json: bool = False
+        \"\"\"Print JSON instead of tables.\"\"\"
+
+        def run(self) -> None:
+            from vestige import weights  # torch and what needs it: here, never at the top of the file
+            ...
+
+`run` prints through `output` alone and refuses by raising: an InputError is misuse, any other error a failure.
+
+Exit codes: 0 done; 1 failed; 2 misuse (an unknown verb, option or name, a file that cannot be used); 130 interrupted.
+A reader that closes the pipe early has what it wanted: 0, in silence. `--debug`, anywhere, shows tracebacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import os
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vestige.cli import output
+from vestige.cli.compare import Compare
+from vestige.cli.data import Data
+from vestige.cli.demo import Demo
+from vestige.cli.listing import List
+from vestige.cli.matrix import Matrix
+from vestige.cli.weigh import Weigh
+from vestige.errors import InputError, VestigeError, VestigeWarning
+from vestige.version import __version__
+
+OK, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
+
+VERBS: dict[str, Callable[..., Any]] = {
+    "demo": Demo,
+    "compare": Compare,
+    "weigh": Weigh,
+    "matrix": Matrix,
+    "list": List,
+    "data": Data,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in args
+    args = [a for a in args if a != "--debug"]
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a letter gets a substitute, not a traceback
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(args, debug)
+        sys.stdout.flush()  # so that a closed pipe is met here and not while the interpreter shuts down
+    except BrokenPipeError:
+        # What is still buffered has nowhere to go; pointing stdout at nothing keeps the shutdown silent.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    return code
+
+
+def _run(args: list[str], debug: bool) -> int:
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            _dispatch(args)
+        return OK
+    except SystemExit as stop:  # the parser has printed its help or its complaint
+        return stop.code if isinstance(stop.code, int) else OK if stop.code is None else FAILED
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        output.note("Interrupted.")
+        return INTERRUPTED
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        output.error(_sentence(error))
+        return MISUSE if isinstance(error, InputError) else FAILED
+
+
+def _dispatch(args: list[str]) -> None:
+    if args[:1] == ["help"]:
+        args = [*args[1:2], "--help"]
+    if not args or args[0] in ("--help", "-h"):
+        _help()
+    elif args[0] in ("--version", "-V"):
+        output.say(f"vestige {__version__}")
+    elif args[0] not in VERBS:
+        near = difflib.get_close_matches(args[0], VERBS, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise InputError(
+            f"The first word after 'vestige' must be one of {', '.join(VERBS)}. Got {args[0]!r} instead.{hint}"
+        )
+    else:
+        _parse(args[0], args[1:]).run()
+
+
+def _parse(name: str, args: list[str]) -> Any:  # noqa: ANN401 - whatever verb `name` is
+    import tyro
+
+    markers = (tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName)
+    complaint = io.StringIO()
+    try:
+        # The parser colours its complaints even where NO_COLOR or a log file forbids it.
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(VERBS[name], prog=f"vestige {name}", args=args, config=markers)
+    finally:
+        sys.stderr.write(re.sub(r"\x1b\[[0-9;]*m", "", complaint.getvalue()))
+
+
+def _help() -> None:
+    width = max(map(len, VERBS))
+    output.say("Vestige judges models that keep learning after their data is gone.\n\nusage: vestige VERB [OPTIONS]\n")
+    for name, verb in VERBS.items():
+        output.say(f"  {name:<{width}}  {(verb.__doc__ or '').splitlines()[0]}")
+    output.say(
+        "\n'vestige VERB --help' shows the options of a verb; --version the version; --debug, anywhere, tracebacks."
+        "\nTables become JSON with --json."
+    )
+
+
+def _sentence(error: Exception) -> str:
+    """What to tell somebody who does not want a traceback."""
+    if isinstance(error, VestigeError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return f"{type(error).__name__}: {error} (this should not happen; --debug shows where it did)"
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
+) -> None:
+    text = str(message) if issubclass(category, VestigeWarning) else f"{filename}:{lineno}: {message}"
+    output.warn(text)

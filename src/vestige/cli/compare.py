@@ -1,0 +1,180 @@
+"""`vestige compare REAL FAKE`: how far two sample sets are apart, in every measure, with one sentence of conclusion."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from vestige.cli import output
+from vestige.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vestige.comparison import Comparison
+    from vestige.files import ColumnReport
+
+NAMES = {
+    "kl": "KL(real || fake)",
+    "reverse_kl": "KL(fake || real)",
+    "js": "Jensen-Shannon",
+    "hellinger2": "Hellinger, squared",
+    "pearson_chi2": "Pearson chi^2",
+    "neyman_chi2": "Neyman chi^2",
+    "total_variation": "total variation",
+    "jeffreys": "Jeffreys",
+    "fid": "FID",
+    "fid_extrapolated": "FID, n to infinity",
+    "kid": "KID",
+    "mmd2": "MMD^2, RBF",
+    "prd_f8_recall": "PRD F8 (recall)",
+    "prd_f1_8_precision": "PRD F1/8 (precision)",
+}
+
+
+@dataclass(frozen=True)
+class Compare:
+    """How far a model's rows are from the data: divergences, metrics, intervals, a diagnosis and a conclusion."""
+
+    real: Positional[str]
+    """The data: .npy, .npz, .safetensors, .csv, .parquet, FILE:key, or a folder of images."""
+    fake: Positional[str]
+    """The model's rows, in the same manner."""
+    weights: Annotated[str | None, arg(metavar="FILE")] = None
+    """Weights of the fake rows, such as 'vestige weigh' writes; shown beside the unweighted figures."""
+    scale: Literal["auto", "raw", "standard"] = "auto"
+    """Features of the metrics as they are, or standardised by the data; auto standardises tables."""
+    estimator: str = "auto"
+    """A ratio estimator of 'vestige list estimators'."""
+    level: float = 0.95
+    """The level of the intervals."""
+    rows: int = 20_000
+    """Fit the ratio on at most so many rows of either side."""
+    pair_rows: int = 5000
+    """Metrics that compare every row with every other see at most so many of either side."""
+    drop: tuple[str, ...] = ()
+    """Columns of the tables to leave out."""
+    seed: int = 0
+    """The same seed gives the same numbers."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> None:
+        """Read, compare, print."""
+        from vestige import files
+        from vestige.comparison import STEPS, compare
+
+        p, q, columns = files.read_pair(self.real, self.fake, drop=self.drop)
+        weights = None if self.weights is None else read_weights(self.weights, len(q))
+        options: dict[str, Any] = {
+            "estimator": self.estimator,
+            "standardise": self.scale == "standard" or (self.scale == "auto" and is_table(columns)),
+            "level": self.level,
+            "rows": self.rows,
+            "pair_rows": self.pair_rows,
+            "seed": self.seed,
+            "names": (shown(self.real), shown(self.fake)),
+        }
+        with output.progress("comparing", len(STEPS) * (1 if weights is None else 2)) as advance:
+            plain = compare(p, q, on_step=lambda _: advance(1), **options)
+            weighted = None
+            if weights is not None:
+                options["names"] = (shown(self.real), f"{shown(self.fake)}, weighted,")
+                weighted = compare(p, q, q_weights=weights, on_step=lambda _: advance(1), **options)
+        if self.json:
+            found = {"columns": columns.to_dict(), **plain.to_json()}
+            output.document(found | ({} if weighted is None else {"weighted": weighted.to_json()}))
+            return
+        if is_table(columns):
+            print_columns(columns)
+        for note in columns.notes:
+            output.note(note)
+        self._print(plain, weighted)
+
+    def _print(self, plain: Comparison, weighted: Comparison | None) -> None:
+        interval = f"{self.level:.0%} interval"
+        head = ("", "value", interval, *(() if weighted is None else ("weighted", interval)))
+        both = [plain] if weighted is None else [plain, weighted]
+        rows = [
+            (NAMES.get(name, name), *(cell for one in both for cell in cells(one.divergences[name])))
+            for name in plain.divergences
+        ]
+        size = f"{plain.n_p} real rows, {plain.n_q} fake rows, {plain.d} features"
+        output.table(output.Table(f"divergences: {size}", head, rows, note=ratio_note(plain)))
+        lines = []
+        for i, line in enumerate(plain.metrics):
+            equal = "" if line.equal is None else number(line.equal)
+            lines.append((NAMES.get(line.name, line.name), *(c for one in both for c in cells(one.metrics[i])), equal))
+        output.table(output.Table("metrics", (*head, "equal laws"), lines))
+        for one, label in zip(both, ("weights for these rows", "after weighting"), strict=False):
+            d = one.diagnosis
+            k = "none" if d.pareto_k is None else f"{d.pareto_k:.2f}"
+            output.say(
+                f"{label}: {d.verdict}; effective share of rows {d.ess_fraction:.1%}, Pareto k {k}, "
+                f"mean {d.mean_weight:.3g}; permutation p-value {one.p_value:.3g}"
+            )
+        for text in dict.fromkeys(text for one in both for text in one.warnings):
+            output.warn(text)
+        if weighted is not None:
+            output.note(
+                "Weights that were fitted on these very rows flatter the weighted figures: use fresh real rows."
+            )
+        for one in both:
+            output.say(one.conclusion)
+
+
+def read_weights(where: str, n: int) -> Tensor:
+    """One weight a fake row, from a file with one column or with a column 'weight'."""
+    from vestige import files
+
+    found = files.read(f"{where}:weight" if where.endswith(".npz") else where)
+    names = list(found.columns)
+    if found.x.shape[1] > 1 and "weight" not in names:
+        raise InputError(f"The file '{where}' must hold one weight a row. Got {found.x.shape[1]} columns instead.")
+    if len(found.x) != n:
+        raise InputError(
+            f"The file '{where}' must hold a weight for each of the {n} fake rows. Got {len(found.x)} instead."
+        )
+    return found.x[:, names.index("weight") if "weight" in names else 0].double()
+
+
+def is_table(columns: ColumnReport) -> bool:
+    """Whether the report is of tables, whose columns have names and units of their own."""
+    return any(
+        column.kind not in ("number", "pixel") or column.features == (column.name,) for column in columns.columns
+    )
+
+
+def print_columns(columns: ColumnReport) -> None:
+    """What was done to each column."""
+    rows = [(c.name, c.kind, c.treatment, len(c.features), "; ".join(c.notes)) for c in columns.columns]
+    output.table(output.Table("columns", ("name", "kind", "treatment", "features", "notes"), rows))
+
+
+def shown(where: str) -> str:
+    """A file by its last name."""
+    return Path(where).name or where
+
+
+def number(value: float) -> str:
+    """Four digits, and no minus sign on a zero."""
+    return f"{value:.4g}".replace("-0", "0") if value == 0 else f"{value:.4g}"
+
+
+def cells(line: Any) -> tuple[str, str]:  # noqa: ANN401 - an Estimate or a Line: both have value, low, high, refusal
+    """Value and interval, or the refusal in the place of the value."""
+    if line.refusal:
+        return line.refusal, ""
+    return number(line.value), "" if math.isnan(line.low) else f"{number(line.low)} to {number(line.high)}"
+
+
+def ratio_note(found: Comparison) -> str:
+    """How the log-ratios came about."""
+    r = found.ratio
+    figures = f"accuracy {r['held_out']['accuracy']:.3f}, calibration slope {r['calibration']['slope']:.2f}"
+    rows = f"fitted on {r['rows_p']} real and {r['rows_q']} fake rows, each row held out"
+    return f"log-ratios: {r['estimator']} ({r['why']}), {rows}; {figures}"

@@ -1,0 +1,57 @@
+"""Metrics: pure functions on features and weights, or on the matrix of a run."""
+
+from vestige.metrics.fid import FID, fid
+from vestige.metrics.inception import InceptionScore, inception_score
+from vestige.metrics.kid import KID, kid
+from vestige.metrics.matrix import (
+    MatrixSummary,
+    average_accuracy,
+    average_intransigence,
+    backward_transfer,
+    backward_transfer_per_task,
+    forgetting,
+    forgetting_per_task,
+    forward_transfer,
+    forward_transfer_per_task,
+    intransigence,
+    intransigence_per_task,
+    negative_backward_transfer,
+    negative_forward_transfer,
+    positive_backward_transfer,
+    positive_forward_transfer,
+    summary,
+)
+from vestige.metrics.mmd import MMD, mmd
+from vestige.metrics.neighbours import PRDC, precision_recall_density_coverage
+from vestige.metrics.prd import PRD, prd
+
+__all__ = [
+    "FID",
+    "KID",
+    "MMD",
+    "PRD",
+    "PRDC",
+    "InceptionScore",
+    "MatrixSummary",
+    "average_accuracy",
+    "average_intransigence",
+    "backward_transfer",
+    "backward_transfer_per_task",
+    "fid",
+    "forgetting",
+    "forgetting_per_task",
+    "forward_transfer",
+    "forward_transfer_per_task",
+    "inception_score",
+    "intransigence",
+    "intransigence_per_task",
+    "kid",
+    "mmd",
+    "negative_backward_transfer",
+    "negative_forward_transfer",
+    "positive_backward_transfer",
+    "positive_forward_transfer",
+    "prd",
+    "precision_recall_density_coverage",
+    "summary",
+]

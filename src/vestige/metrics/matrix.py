@@ -1,0 +1,196 @@
+"""What a matrix R[trained_up_to, tested_on] says: average, forgetting, intransigence, backward and forward transfer.
+
+Row k of `R` was measured after training on tasks 1..k, column j on the test set of task j. `k` counts tasks and starts
+at 1, as in the papers; None means the last row in which anything was measured. A NaN is a cell that was not measured.
+The values may be accuracies, percentages, losses or divergences: `better` says which direction is good, so that
+forgetting and intransigence are positive when something was lost, and transfer is positive when something was gained.
+
+    A_k    = 1/k     sum_{j<=k} a_{k,j}                                Chaudhry et al. 2018 (RWalk), section 3
+    F_k    = 1/(k-1) sum_{j<k}  max_{l<k} a_{l,j} - a_{k,j}            the same, Eq. 3
+    I_k    = a*_k - a_{k,k}                                            the same, Eq. 4
+    BWT_k  = 1/(k-1) sum_{j<k}  a_{k,j} - a_{j,j}                      Lopez-Paz and Ranzato 2017
+    FWT_k  = 1/(k-1) sum_{2<=j<=k} a_{j-1,j} - b_j                     the same; b: a model before any training
+
+Choices where the papers are silent:
+- The maximum of Eq. 3 runs over every row before k that was measured, rows before task j was learnt among them; it
+  excludes row k, so forgetting can be negative.
+- An average is NaN when one of its terms was not measured: over fewer tasks it would be another quantity.
+- After one task nothing can have been forgotten or transferred: F, BWT and FWT are NaN there, not 0.
+- Positive and negative parts are taken task by task and then averaged, so that a transfer is their difference.
+- RWalk calls a negative forgetting "positive backward transfer" and a negative intransigence "positive forward
+  transfer"; here those names are Lopez-Paz and Ranzato's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pandas as pd
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.checks import ArrayLike, Kind
+from vestige.metrics.matrix_terms import (
+    DIRECTIONS,
+    backward_terms,
+    forgetting_terms,
+    forward_terms,
+    intransigence_terms,
+    oriented,
+)
+
+
+@dataclass(frozen=True)
+class MatrixSummary:
+    """Every quantity after 1, 2, ... tasks, and by task after the last; NaN: undefined; None: nothing to compare to."""
+
+    better: str
+    matrix: Float[Tensor, "rows tasks"]
+    average: tuple[float, ...]
+    forgetting: tuple[float, ...]
+    intransigence: tuple[float, ...] | None
+    backward_transfer: tuple[float, ...]
+    forward_transfer: tuple[float, ...] | None
+    forgetting_per_task: tuple[float, ...]
+    backward_transfer_per_task: tuple[float, ...]
+    forward_transfer_per_task: tuple[float, ...] | None
+
+    QUANTITIES: ClassVar[tuple[str, ...]] = (
+        "average",
+        "forgetting",
+        "intransigence",
+        "backward_transfer",
+        "forward_transfer",
+    )
+
+    @property
+    def trained(self) -> int:
+        """How many tasks were learnt when the last measured row was measured."""
+        return len(self.average)
+
+    def last(self) -> dict[str, float | None]:
+        """Each quantity after the last task."""
+        values = {name: getattr(self, name) for name in self.QUANTITIES}
+        return {name: value[-1] if value is not None else None for name, value in values.items()}
+
+
+def average_accuracy(R: ArrayLike, k: int | None = None) -> float:
+    """A_k: the mean over tasks 1..k of row k, whatever it measures."""
+    M, k = oriented(R, k, "average_accuracy")
+    return float(M[k - 1, :k].mean())
+
+
+def forgetting_per_task(R: ArrayLike, k: int | None = None, *, better: str = "up") -> Any:  # noqa: ANN401
+    """f_1^k .. f_{k-1}^k (Eq. 3), in the kind of array that `R` is."""
+    M, k = oriented(R, k, "forgetting", better)
+    return _give(R, forgetting_terms(M)[k - 1, : k - 1], first=0)
+
+
+def forgetting(R: ArrayLike, k: int | None = None, *, better: str = "up") -> float:
+    """F_k: the mean drop of tasks 1..k-1 from their best value in any row before k to row k."""
+    M, k = oriented(R, k, "forgetting", better)
+    return float(forgetting_terms(M)[k - 1, : k - 1].mean())
+
+
+def intransigence_per_task(R: ArrayLike, reference: ArrayLike, k: int | None = None, *, better: str = "up") -> Any:  # noqa: ANN401
+    """I_1 .. I_k (Eq. 4), in the kind of array that `R` is."""
+    M, k = oriented(R, k, "intransigence", better)
+    return _give(R, intransigence_terms(M, reference, better)[:k], first=0)
+
+
+def intransigence(R: ArrayLike, reference: ArrayLike, k: int | None = None, *, better: str = "up") -> float:
+    """I_k (Eq. 4): how far task k, just learnt, stays behind a model trained on tasks 1..k together.
+
+    `reference` holds that model's a*_k by task, or is its whole matrix, of which the diagonal is taken.
+    """
+    M, k = oriented(R, k, "intransigence", better)
+    return float(intransigence_terms(M, reference, better)[k - 1])
+
+
+def average_intransigence(R: ArrayLike, reference: ArrayLike, k: int | None = None, *, better: str = "up") -> float:
+    """The mean of I_1 .. I_k; the paper prints I_k, which is `intransigence`."""
+    M, k = oriented(R, k, "intransigence", better)
+    return float(intransigence_terms(M, reference, better)[:k].mean())
+
+
+def backward_transfer_per_task(R: ArrayLike, k: int | None = None, *, better: str = "up") -> Any:  # noqa: ANN401
+    """a_{k,j} - a_{j,j} for j = 1..k-1, in the kind of array that `R` is."""
+    M, k = oriented(R, k, "backward_transfer", better)
+    return _give(R, backward_terms(M)[k - 1, : k - 1], first=0)
+
+
+def backward_transfer(R: ArrayLike, k: int | None = None, *, better: str = "up") -> float:
+    """BWT_k: the mean change of tasks 1..k-1 since each was learnt."""
+    M, k = oriented(R, k, "backward_transfer", better)
+    return float(backward_terms(M)[k - 1, : k - 1].mean())
+
+
+def positive_backward_transfer(R: ArrayLike, k: int | None = None, *, better: str = "up") -> float:
+    """The gains in BWT_k alone: BWT_k = positive - negative."""
+    M, k = oriented(R, k, "positive_backward_transfer", better)
+    return float(backward_terms(M)[k - 1, : k - 1].clamp(min=0).mean())
+
+
+def negative_backward_transfer(R: ArrayLike, k: int | None = None, *, better: str = "up") -> float:
+    """The losses in BWT_k alone, as a number that is 0 or larger."""
+    M, k = oriented(R, k, "negative_backward_transfer", better)
+    return float((-backward_terms(M)[k - 1, : k - 1]).clamp(min=0).mean())
+
+
+def forward_transfer_per_task(R: ArrayLike, baseline: ArrayLike, k: int | None = None, *, better: str = "up") -> Any:  # noqa: ANN401
+    """a_{j-1,j} - b_j for j = 2..k, in the kind of array that `R` is."""
+    M, k = oriented(R, k, "forward_transfer", better)
+    return _give(R, forward_terms(M, baseline, better)[: k - 1], first=1)
+
+
+def forward_transfer(R: ArrayLike, baseline: ArrayLike, k: int | None = None, *, better: str = "up") -> float:
+    """FWT_k: how much better than `baseline` tasks 2..k were just before each was learnt.
+
+    `baseline` holds one value a task: the model at its random initialisation.
+    """
+    M, k = oriented(R, k, "forward_transfer", better)
+    return float(forward_terms(M, baseline, better)[: k - 1].mean())
+
+
+def positive_forward_transfer(R: ArrayLike, baseline: ArrayLike, k: int | None = None, *, better: str = "up") -> float:
+    """The gains in FWT_k alone: FWT_k = positive - negative."""
+    M, k = oriented(R, k, "positive_forward_transfer", better)
+    return float(forward_terms(M, baseline, better)[: k - 1].clamp(min=0).mean())
+
+
+def negative_forward_transfer(R: ArrayLike, baseline: ArrayLike, k: int | None = None, *, better: str = "up") -> float:
+    """The losses in FWT_k alone, as a number that is 0 or larger."""
+    M, k = oriented(R, k, "negative_forward_transfer", better)
+    return float((-forward_terms(M, baseline, better)[: k - 1]).clamp(min=0).mean())
+
+
+def summary(
+    R: ArrayLike, reference: ArrayLike | None = None, baseline: ArrayLike | None = None, *, better: str = "up"
+) -> MatrixSummary:
+    """A, F and BWT at every k; I where a `reference` is given, FWT where a `baseline` is."""
+    M, k = oriented(R, None, "summary", better)
+    forgot, back = forgetting_terms(M), backward_terms(M)
+    stubborn = None if reference is None else intransigence_terms(M, reference, better)
+    ahead = None if baseline is None else forward_terms(M, baseline, better)
+    counts, as_given = range(1, k + 1), M * DIRECTIONS[better]
+    return MatrixSummary(
+        better=better,
+        matrix=as_given,
+        average=tuple(float(as_given[i - 1, :i].mean()) for i in counts),
+        forgetting=tuple(float(forgot[i - 1, : i - 1].mean()) for i in counts),
+        intransigence=None if stubborn is None else tuple(stubborn[:k].tolist()),
+        backward_transfer=tuple(float(back[i - 1, : i - 1].mean()) for i in counts),
+        forward_transfer=None if ahead is None else tuple(float(ahead[: i - 1].mean()) for i in counts),
+        forgetting_per_task=tuple(forgot[k - 1, : k - 1].tolist()),
+        backward_transfer_per_task=tuple(back[k - 1, : k - 1].tolist()),
+        forward_transfer_per_task=None if ahead is None else tuple(ahead[: k - 1].tolist()),
+    )
+
+
+def _give(R: ArrayLike, result: Float[Tensor, " n"], *, first: int) -> Any:  # noqa: ANN401
+    """`result` as the kind of `R`; a DataFrame's columns name the tasks, from number `first`."""
+    kind = Kind.of(R)
+    if isinstance(R, pd.DataFrame):
+        kind = replace(kind, index=R.columns[first : first + len(result)])
+    return kind.give(result)

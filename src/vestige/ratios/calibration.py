@@ -1,0 +1,164 @@
+"""Calibration of log-ratios on held-out rows: is a classifier that says 0.8 right four times in five?
+
+The chance that a row is from p rather than q, at equal class mass, is sigmoid(log r). `platt` fits
+log r -> slope * log r + offset, `temperature` the slope alone, by the log-loss on rows that training has not seen.
+`reliability` is the table of lfiw.txt App. C.1 (10 bins) and `expected_calibration_error` its summary.
+
+Targets are smoothed as in Platt (1999), (n + 1) / (n + 2) and 1 / (n + 2) instead of 1 and 0, so that rows that happen
+to be separable do not send the slope to infinity; with weights n is the effective sample size. A slope below zero
+would turn the ranking round on the word of the held-out rows alone: it is replaced by slope 0, offset 0 (r = 1).
+
+Isotonic calibration is not offered: its plateaus at 0 and 1 are ratios of zero and infinity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from vestige import checks
+from vestige.ratios.newton import newton_logistic
+
+METHODS = ("platt", "temperature")
+
+
+def check_method(method: object, owner: str) -> None:
+    """Refuse what is neither None nor one of METHODS, isotonic calibration with the reason."""
+    if method == "isotonic":
+        why = "'isotonic', whose plateaus at 0 and 1 are ratios of zero and infinity"
+        checks.refuse("calibration", owner, f"{', '.join(METHODS)} or None", why)
+    if method is not None:
+        checks.one_of(method, METHODS, "calibration", owner)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """log r -> slope * log r + offset."""
+
+    slope: float
+    offset: float
+    converged: bool = True
+
+    def __call__(self, log_ratio: Tensor) -> Tensor:
+        """The calibrated log-ratio."""
+        return self.slope * log_ratio + self.offset
+
+
+def _fit(
+    log_p: Float[Tensor, " n_p"],
+    log_q: Float[Tensor, " n_q"],
+    w_p: Float[Tensor, " n_p"],
+    w_q: Float[Tensor, " n_q"],
+    *,
+    intercept: bool,
+) -> Affine:
+    w_p, w_q = w_p / w_p.sum(), w_q / w_q.sum()
+    n_p, n_q = 1 / float(w_p.square().sum()), 1 / float(w_q.square().sum())
+    miss_p, miss_q = 1 / (n_p + 2), 1 / (n_q + 2)  # Platt's targets: a row counts a little for the other side
+    x = torch.cat([log_p, log_q, log_p, log_q])
+    weights = torch.cat([w_p * (1 - miss_p), w_q * miss_q, w_p * miss_p, w_q * (1 - miss_q)]) / 2
+    sign = torch.ones_like(x)
+    sign[len(x) // 2 :] = -1
+    # The rows above are ordered p+, q+, p-, q-: the first half pulls towards p, the second towards q.
+    size = x.abs().max().clamp_min(1e-12)  # Newton in units of the largest log-ratio
+    columns = [torch.ones_like(x), x / size] if intercept else [x / size]
+    fit = newton_logistic(torch.stack(columns, 1), sign, weights, ridge=1e-9, tolerance=1e-12)
+    slope = float(fit.head[-1] / size)
+    if slope <= 0:
+        return Affine(0.0, 0.0, fit.converged)
+    return Affine(slope, float(fit.head[0]) if intercept else 0.0, fit.converged)
+
+
+def platt(
+    log_p: Float[Tensor, " n_p"],
+    log_q: Float[Tensor, " n_q"],
+    w_p: Float[Tensor, " n_p"],
+    w_q: Float[Tensor, " n_q"],
+) -> Affine:
+    """Slope and offset by the balanced log-loss on held-out log-ratios of p and of q."""
+    return _fit(log_p, log_q, w_p, w_q, intercept=True)
+
+
+def temperature(
+    log_p: Float[Tensor, " n_p"],
+    log_q: Float[Tensor, " n_q"],
+    w_p: Float[Tensor, " n_p"],
+    w_q: Float[Tensor, " n_q"],
+) -> Affine:
+    """The slope alone: where log r = 0 stays where it is."""
+    return _fit(log_p, log_q, w_p, w_q, intercept=False)
+
+
+def calibrate(method: str | None, log_p: Tensor, log_q: Tensor, w_p: Tensor, w_q: Tensor) -> Affine:
+    """The map that `method` fits; None is the identity."""
+    if method is None:
+        return Affine(1.0, 0.0)
+    return (platt if method == "platt" else temperature)(log_p, log_q, w_p, w_q)
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """In each bin of the stated chance: its mass, the mean stated chance, and how often the row was from p."""
+
+    mass: Float[Tensor, " b"]
+    stated: Float[Tensor, " b"]
+    found: Float[Tensor, " b"]
+
+    def as_rows(self) -> list[dict[str, Any]]:
+        """One plain dict a bin that is not empty, for reports."""
+        rows = zip(self.mass.tolist(), self.stated.tolist(), self.found.tolist(), strict=True)
+        return [{"bin": i, "mass": m, "stated": s, "found": f} for i, (m, s, f) in enumerate(rows) if m > 0]
+
+
+def reliability(
+    log_p: Float[Tensor, " n_p"],
+    log_q: Float[Tensor, " n_q"],
+    w_p: Float[Tensor, " n_p"],
+    w_q: Float[Tensor, " n_q"],
+    *,
+    bins: int = 10,
+) -> Reliability:
+    """Bins of equal width of sigmoid(log r), with p and q at half of the mass each; empty bins hold zeros."""
+    chance = torch.sigmoid(torch.cat([log_p, log_q]))
+    weights = torch.cat([w_p / w_p.sum(), w_q / w_q.sum()]) / 2
+    from_p = torch.cat([torch.ones_like(log_p), torch.zeros_like(log_q)])
+    bin_of = (chance * bins).long().clamp_max(bins - 1)
+    mass, stated, found = (
+        torch.zeros(bins, dtype=weights.dtype).index_add_(0, bin_of, w)
+        for w in (weights, weights * chance, weights * from_p)
+    )
+    share = torch.where(mass > 0, mass, 1.0)
+    return Reliability(mass, stated / share, found / share)
+
+
+def expected_calibration_error(table: Reliability) -> float:
+    """sum over bins of mass * |found - stated|."""
+    return float((table.mass * (table.found - table.stated).abs()).sum())
+
+
+def held_out_figures(
+    log_p: Float[Tensor, " n_p"],
+    log_q: Float[Tensor, " n_q"],
+    w_p: Float[Tensor, " n_p"],
+    w_q: Float[Tensor, " n_q"],
+) -> dict[str, Any]:
+    """Balanced log-loss and accuracy, calibration error and the reliability table."""
+    w_p, w_q = w_p / w_p.sum(), w_q / w_q.sum()
+    table = reliability(log_p, log_q, w_p, w_q)
+    right = w_p @ _half_step(log_p) + w_q @ _half_step(-log_q)
+    return {
+        "log_loss": float(w_p @ softplus(-log_p) + w_q @ softplus(log_q)) / 2,
+        "accuracy": min(1.0, float(right) / 2),  # sums of shares exceed 1 by rounding only
+        "ece": expected_calibration_error(table),
+        "reliability": table.as_rows(),
+    }
+
+
+def _half_step(x: Tensor) -> Tensor:
+    """One above zero, one half at it: a coin is thrown where the classifier has no opinion."""
+    return (torch.sign(x) + 1) / 2

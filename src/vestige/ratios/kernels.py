@@ -1,0 +1,132 @@
+"""Gaussian kernels centred on samples of q: the features of ULSIF, RULSIF and kernel KLIEP.
+
+phi_j(x) = exp(-|z(x) - c_j|^2 / (2 sigma^2)), where z standardises x by the mean and deviation of q and the centres
+c_j are rows of q. So neither the centres nor the standardisation holds anything of p. (Statistics of the pooled
+samples gave the same error of log r to two digits on five pairs of Gaussians, and would keep more.)
+
+Squared distances are computed once per fit; a bandwidth only rescales them. Candidate bandwidths are multiples of the
+median distance between samples of either side and the centres: the one number of p that is read here.
+
+Deviation from Kanamori et al. (2009) and Sugiyama et al. (2008), who centre on samples of p: a stored estimator would
+then hold real data.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige import checks
+from vestige.errors import VestigeWarning
+from vestige.ratios.standardise import Standardiser
+
+# Multiples of the median distance: a factor of sqrt(2) between neighbours, from 1/8 to 2.
+BANDWIDTHS = tuple(2 ** (k / 2) for k in range(-6, 3))
+# Measured: from about this dimension no number of samples makes kernels work.
+WIDE = 10
+# Rows of x per block when a ratio is evaluated, so that memory stays bounded for any number of rows.
+BLOCK = 65536
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Where the kernels stand: a standardisation and centres in standardised units."""
+
+    standardise: Standardiser
+    centres: Float[Tensor, "b d"]
+
+    @classmethod
+    def of(
+        cls, q: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None, max_centres: int, generator: torch.Generator
+    ) -> Kernels:
+        """At most `max_centres` distinct rows of `q`, drawn without replacement in proportion to their weights."""
+        standardise = Standardiser.of(q, weights)
+        # Gumbel's trick: the largest of log w + noise are a weighted draw without replacement, for any number of rows.
+        noise = -torch.empty(len(q), dtype=torch.float64).exponential_(generator=generator).log()
+        keys = noise if weights is None else noise + weights.log()
+        positive = len(q) if weights is None else int((weights > 0).sum())
+        chosen = keys.topk(min(max_centres, positive)).indices
+        return cls(standardise, torch.unique(standardise(q[chosen]), dim=0))
+
+    def squared_distances(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n b"]:
+        """|z(x) - c|^2 for each row of x and each centre."""
+        z, c = self.standardise(x), self.centres
+        squares = z.square().sum(1, keepdim=True) + c.square().sum(1)
+        return squares.addmm_(z, c.mT, alpha=-2).clamp_min_(0)  # rounding may leave -1e-16
+
+    def state(self) -> dict[str, Tensor]:
+        """Tensors by name, for `Ratio._state`."""
+        return {"centres": self.centres, **self.standardise.state()}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Tensor]) -> Kernels:
+        """The inverse of `state`."""
+        return cls(Standardiser.from_state(state), state["centres"])
+
+
+def median_distance(
+    squared_p: Float[Tensor, "n_p b"],
+    squared_q: Float[Tensor, "n_q b"],
+    p_weights: Float[Tensor, " n_p"] | None = None,
+    q_weights: Float[Tensor, " n_q"] | None = None,
+    *,
+    rows: int = 500,
+) -> float:
+    """Median distance to the centres over `rows` rows of each side, evenly spaced in weight; 1 if it is zero."""
+    thinned = []
+    for squared, weights in ((squared_p, p_weights), (squared_q, q_weights)):
+        shares = squared.new_full((len(squared),), 1 / len(squared)) if weights is None else weights
+        at = (torch.arange(rows, dtype=torch.float64) + 0.5) / rows
+        index = torch.searchsorted(shares.cumsum(0), at).clamp_max(len(squared) - 1)
+        thinned.append(squared[index].reshape(-1))
+    return float(torch.cat(thinned).median().sqrt()) or 1.0
+
+
+def gaussian(squared: Float[Tensor, "n b"], sigma: float) -> Float[Tensor, "n b"]:
+    """exp(-squared / (2 sigma^2))."""
+    return (squared * (-0.5 / sigma**2)).exp_()
+
+
+def gaussian_path(squared: Float[Tensor, "n b"], sigmas: Sequence[float]) -> Iterator[Float[Tensor, "n b"]]:
+    """`gaussian` for each of `sigmas` in turn; the tensor of one turn is overwritten in the next.
+
+    Where sigma^2 halves the kernel is squared in place, which costs a sixth of an exponential: eight halvings leave a
+    relative error of 2^8 roundings.
+    """
+    phi, before = squared, math.nan
+    for sigma in sigmas:
+        halved = math.isclose(before**2, 2 * sigma**2, rel_tol=1e-14)
+        phi = phi.square_() if halved else gaussian(squared, sigma)
+        before = sigma
+        yield phi
+
+
+def candidates(values: object, name: str, owner: str) -> list[float]:
+    """`values` as positive numbers, at least one, in falling order."""
+    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+        checks.refuse(name, owner, "at least one positive number", repr(values))
+    return sorted(checks.number(v, name, owner, low=0, open_low=True) for v in values)[::-1]
+
+
+def caution(report: dict[str, Any], text: str) -> None:
+    """Put `text` among the warnings of the report, and say it."""
+    report.setdefault("warnings", []).append(text)
+    warnings.warn(f"{report['estimator']}: {text}", VestigeWarning, stacklevel=5)
+
+
+def caution_if_wide(report: dict[str, Any]) -> None:
+    """Kernels do not work in many dimensions, and the user should hear it."""
+    report["warnings"] = []
+    if report["d"] >= WIDE:
+        caution(
+            report,
+            f"kernel estimators fail in {report['d']} dimensions at any number of samples (in 10 they find a KL of 0.8 "
+            "where 1.12 is true). Use Logistic(kind='quadratic') or Stack.",
+        )

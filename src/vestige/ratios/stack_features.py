@@ -1,0 +1,129 @@
+"""What the stack's four models see of a sample: standardised coordinates, their products, and the nearest centre.
+
+Coordinates are standardised by the even mixture of p and q and clamped: where q is narrower than p, q's own scale
+would put a good part of p beyond the clip (4 % of each coordinate of N(0, 1) seen from N(0.5, 0.5^2)). The mixture's
+mean and deviation are all that is kept of p. Centres are k-means centres of q alone, so no row of p can be among
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vestige.ratios.newton import Design
+from vestige.ratios.standardise import Standardiser
+
+
+def mixture_standardiser(
+    p: Float[Tensor, "n_p d"],
+    q: Float[Tensor, "n_q d"],
+    p_weights: Float[Tensor, " n_p"],
+    q_weights: Float[Tensor, " n_q"],
+    *,
+    clip: float | None = None,
+) -> Standardiser:
+    """Mean and deviation of the mixture that gives p and q half of the mass each, whatever their sizes."""
+    return Standardiser.of(torch.cat([p, q]), torch.cat([p_weights, q_weights]), clip=clip)
+
+
+def quadratic(z: Float[Tensor, "n d"], *, full: bool) -> Float[Tensor, "n m"]:
+    """[1, z, z_i z_j for i <= j] where `full`, else [1, z, z_i^2]."""
+    one = z.new_ones(len(z), 1)
+    if not full:
+        return torch.cat([one, z, z.square()], 1)
+    i, j = torch.triu_indices(z.shape[1], z.shape[1])
+    return torch.cat([one, z, z[:, i] * z[:, j]], 1)
+
+
+def nearest(z: Float[Tensor, "n d"], centres: Float[Tensor, "k d"]) -> Int[Tensor, " n"]:
+    """Index of the nearest centre."""
+    # |z|^2 is the same for every centre; a row's answer must not depend on the other rows, so no expanded cdist mode
+    return (centres.square().sum(1) - 2 * z @ centres.mT).argmin(1)
+
+
+def k_means(
+    z: Float[Tensor, "n d"],
+    weights: Float[Tensor, " n"],
+    k: int,
+    *,
+    generator: torch.Generator,
+    iterations: int = 25,
+) -> Float[Tensor, "k d"]:
+    """Lloyd's algorithm from k-means++ seeds, under sample weights that sum to one."""
+    chosen = [int(torch.multinomial(weights, 1, generator=generator))]
+    gap = (z - z[chosen[0]]).square().sum(1)
+    for _ in range(1, k):
+        mass = weights * gap
+        if not bool(mass.sum() > 0):  # fewer distinct rows than centres
+            break
+        chosen.append(int(torch.multinomial(mass, 1, generator=generator)))
+        gap = torch.minimum(gap, (z - z[chosen[-1]]).square().sum(1))
+    centres = z[chosen]
+    for _ in range(iterations):
+        group = nearest(z, centres)
+        mass = weights.new_zeros(len(centres)).index_add_(0, group, weights)
+        sums = torch.zeros_like(centres).index_add_(0, group, weights[:, None] * z)
+        used = (mass > 0)[:, None]  # a centre that lost its rows stays where it is
+        moved = torch.where(used, sums / torch.where(used, mass[:, None], 1.0), centres)
+        if torch.equal(moved, centres):
+            break
+        centres = moved
+    return centres
+
+
+@dataclass(frozen=True)
+class StackFeatures:
+    """The fixed map from samples to what the models see."""
+
+    standardise: Standardiser
+    centres: Float[Tensor, "k d"]
+    full: bool
+
+    @classmethod
+    def of(
+        cls,
+        p: Float[Tensor, "n_p d"],
+        q: Float[Tensor, "n_q d"],
+        p_weights: Float[Tensor, " n_p"],
+        q_weights: Float[Tensor, " n_q"],
+        *,
+        clip: float,
+        centres: int,
+        full: bool,
+        generator: torch.Generator,
+    ) -> StackFeatures:
+        """Learn shift, scale and centres."""
+        standardise = mixture_standardiser(p, q, p_weights, q_weights, clip=clip)
+        z = standardise(q)
+        found = k_means(z, q_weights, centres, generator=generator) if centres > 1 else z[:0]
+        return cls(standardise, found.clone(), full)
+
+    def __call__(self, x: Float[Tensor, "n d"]) -> Design:
+        """phi, the nearest centre of each row and, where there are centres, [1, z - centre]."""
+        z = self.standardise(x)
+        phi = quadratic(z, full=self.full)
+        if not len(self.centres):
+            return Design.dense(phi)
+        group = nearest(z, self.centres)
+        local = torch.cat([z.new_ones(len(z), 1), z - self.centres[group]], 1)
+        return Design(phi, group, local, len(self.centres))
+
+    def clipped(self, x: Float[Tensor, "n d"]) -> float:
+        """The share of rows that the clip changes."""
+        s = self.standardise
+        if s.clip is None:
+            return 0.0
+        return float((((x - s.shift) / s.scale).abs() > s.clip).any(1).double().mean())
+
+    def state(self) -> dict[str, Tensor]:
+        """For `Ratio._state`."""
+        return self.standardise.state() | {"centres": self.centres, "full": torch.tensor(self.full)}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Tensor], clip: float) -> StackFeatures:
+        """The inverse of `state`."""
+        return cls(Standardiser.from_state(state, clip), state["centres"], bool(state["full"]))

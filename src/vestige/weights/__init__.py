@@ -1,0 +1,30 @@
+"""Weights: log weights in and out; normalise, flatten, clip, temper, smooth, diagnose, average, resample.
+
+`q` is the model whose samples are weighted, `p` the data that they shall stand for; a weight is r = p/q.
+"""
+
+from vestige.weights.diagnosis import Diagnosis, Limits, diagnose, ess, max_share, mean_weight
+from vestige.weights.expectation import Expectation, expectation, resample
+from vestige.weights.pareto import Smoothed, pareto_smooth, tail_index
+from vestige.weights.transforms import Tempered, clip, flatten, from_log_ratio, self_normalise, temper
+
+__all__ = [
+    "Diagnosis",
+    "Expectation",
+    "Limits",
+    "Smoothed",
+    "Tempered",
+    "clip",
+    "diagnose",
+    "ess",
+    "expectation",
+    "flatten",
+    "from_log_ratio",
+    "max_share",
+    "mean_weight",
+    "pareto_smooth",
+    "resample",
+    "self_normalise",
+    "tail_index",
+    "temper",
+]
