@@ -16,6 +16,11 @@ from vestige.record import Record
 EPOCHS, BATCH_SIZE, HIDDEN = 20, 32, (100,)
 
 
+def samples_to_train() -> int:
+    """How many samples both runs will report as done, for a progress bar."""
+    return 2 * EPOCHS * len(data.load("digits").train_y)
+
+
 def run(*, seed: int = 0, on_progress: Callable[[str, Progress], None] | None = None) -> dict[str, Record]:
     """The Records of `joint` and of `vanilla`, the second with the first as its reference."""
     stream = data.split(data.load("digits"), 2, seed=seed)

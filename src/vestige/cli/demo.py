@@ -38,7 +38,7 @@ class Demo:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         from vestige import demo
 
-        with output.progress("training", total=None) as advance:
+        with output.progress("training", total=demo.samples_to_train()) as advance:
             last: dict[str, int] = {}
 
             def tell(method: str, progress: Progress) -> None:
