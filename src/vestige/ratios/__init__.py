@@ -3,6 +3,7 @@
 from typing import Any
 
 from vestige.checks import one_of
+from vestige.ratios.auto import auto
 from vestige.ratios.base import Ratio
 from vestige.ratios.bootstrap import Bootstrap, bootstrap
 from vestige.ratios.bregman import Bregman
@@ -12,6 +13,7 @@ from vestige.ratios.kliep import KLIEP
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.lsif import LSIF
 from vestige.ratios.nets import KLIEPNet
+from vestige.ratios.permutation import PermutationTest, permutation_test
 from vestige.ratios.stack import Stack
 from vestige.ratios.ulsif import RULSIF, ULSIF
 
@@ -57,8 +59,11 @@ __all__ = [
     "Bridge",
     "KLIEPNet",
     "Logistic",
+    "PermutationTest",
     "Ratio",
     "Stack",
+    "auto",
     "bootstrap",
     "build",
+    "permutation_test",
 ]

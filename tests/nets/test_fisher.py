@@ -1,0 +1,140 @@
+"""The Fisher diagonals against a loop over samples, and the true one against a Hessian."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from vestige import rng
+from vestige.errors import InputError
+from vestige.nets import MLP
+from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
+
+
+def convolutional():
+    with rng.guard(0, "conv"):
+        return nn.Sequential(
+            nn.Conv2d(2, 6, 3, padding=1, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(6, 4, 3, groups=2, dilation=2, padding=2, bias=False),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(4 * 9, 3),
+        )
+
+
+class Residual(nn.Module):
+    """A residual block with batch norm and a shared input, as in a ResNet."""
+
+    def __init__(self):
+        super().__init__()
+        with rng.guard(0, "residual"):
+            self.first, self.norm1 = nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+            self.second, self.norm2 = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+            self.skip, self.head = nn.Conv2d(2, 4, 1), nn.Linear(4, 3)
+            for norm in (self.norm1, self.norm2):
+                norm.running_mean.uniform_(-1, 1)
+                norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        h = self.norm2(self.second(functional.relu(self.norm1(self.first(x))))) + self.skip(x)
+        return self.head(functional.relu(h).mean((2, 3)))
+
+
+def cases():
+    g = torch.Generator().manual_seed(0)
+    y = torch.randint(3, (12,), generator=g)
+    return {
+        "mlp": (MLP((5,), (7, 6), 3, seed=0), torch.randn(12, 5, generator=g), y),
+        "conv": (convolutional(), torch.randn(12, 2, 6, 6, generator=g), y),
+        "residual": (Residual(), torch.randn(12, 2, 6, 6, generator=g), y),
+    }
+
+
+def gradient(net, value):
+    found = torch.autograd.grad(value, [p for _, p in net.named_parameters()])
+    return {name: g for (name, _), g in zip(net.named_parameters(), found, strict=True)}
+
+
+def loop_empirical(net, x, y):
+    net.eval()
+    total = {name: torch.zeros_like(p) for name, p in net.named_parameters()}
+    for i in range(len(x)):
+        for name, g in gradient(net, functional.cross_entropy(net(x[i : i + 1]), y[i : i + 1])).items():
+            total[name] += g.square() / len(x)
+    return total
+
+
+def loop_true(net, x):
+    net.eval()
+    total = {name: torch.zeros_like(p) for name, p in net.named_parameters()}
+    for i in range(len(x)):
+        for c in range(3):
+            log_p = net(x[i : i + 1]).log_softmax(1)[0, c]
+            for name, g in gradient(net, log_p).items():
+                total[name] += log_p.exp().detach() * g.square() / len(x)
+    return total
+
+
+@pytest.mark.parametrize("name", ["mlp", "conv", "residual"])
+class TestAgainstALoop:
+    def test_empirical(self, name):
+        net, x, y = cases()[name]
+        found, expected = fisher_empirical(net, x, y), loop_empirical(net, x, y)
+        assert found.keys() == expected.keys()
+        for key in expected:
+            torch.testing.assert_close(found[key], expected[key], atol=1e-5, rtol=1e-5)
+            assert expected[key].max() > 1e-6
+
+    def test_true(self, name):
+        net, x, _ = cases()[name]
+        found, expected = fisher_true(net, x), loop_true(net, x)
+        for key in expected:
+            torch.testing.assert_close(found[key], expected[key], atol=1e-5, rtol=1e-5)
+
+    def test_the_network_is_left_as_it_was(self, name):
+        net, x, y = cases()[name]
+        before = {k: v.clone() for k, v in net.state_dict().items()}
+        for training in (True, False):
+            net.train(training)
+            fisher_empirical(net, x, y)
+            fisher_true(net, x)
+            assert net.training is training
+            assert all(p.grad is None for p in net.parameters())
+        assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
+
+
+def test_the_true_fisher_is_the_hessian_of_a_logistic_regression():
+    """For a linear softmax model the expected Hessian of -log p does not depend on labels, and equals the Fisher."""
+    g = torch.Generator().manual_seed(1)
+    x = torch.randn(30, 4, generator=g, dtype=torch.float64)
+    net = nn.Linear(4, 3, dtype=torch.float64)
+    y = torch.randint(3, (30,), generator=g)
+
+    def loss(weight):
+        return functional.cross_entropy(x @ weight.mT + net.bias.detach(), y)
+
+    hessian = torch.autograd.functional.hessian(loss, net.weight.detach()).reshape(12, 12).diagonal().reshape(3, 4)
+    torch.testing.assert_close(fisher_true(net, x)["weight"], hessian)
+
+
+def test_the_batch_version_is_another_quantity():
+    net, x, y = cases()["mlp"]
+    batch, empirical = fisher_batch(net, x, y), fisher_empirical(net, x, y)
+    mean = gradient(net, functional.cross_entropy(net(x), y))
+    for key in batch:
+        torch.testing.assert_close(batch[key], mean[key].square())
+        assert (batch[key] <= empirical[key] * (1 + 1e-5)).all()  # Jensen: the square of a mean
+    assert sum(float(v.sum()) for v in batch.values()) < 0.9 * sum(float(v.sum()) for v in empirical.values())
+
+
+def test_only_outputs_that_were_asked_for_compete():
+    net, x, _ = cases()["mlp"]
+    found = fisher_true(net, x, outputs=[0, 2])
+    assert (found["head.weight"][1] == 0).all()
+    assert (found["head.weight"][0] > 0).any()
+
+
+def test_a_layer_without_a_closed_form_is_refused():
+    with pytest.raises(InputError, match="Got a LayerNorm instead"):
+        fisher_empirical(nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)), torch.rand(2, 3), torch.tensor([0, 1]))
