@@ -15,7 +15,7 @@ from toys import blobs
 from vestige import metrics, protocol, ratios, store
 from vestige.data.split import split
 from vestige.errors import InputError, NotFitted, StoreError
-from vestige.methods import METHODS, Vanilla, build
+from vestige.methods import METHODS, TrainConfig, Vanilla, build
 from vestige.metrics.base import Accumulator
 
 
@@ -26,10 +26,16 @@ class Row:
     fields: dict = field(default_factory=lambda: {"hidden": (16,)})
     may_hold: int | None = 0
     is_vanilla: bool = False
+    pulls: bool = False  # has a penalty that must not be zero once a second task has moved the weights
 
 
 LEARNERS = {
+    "ewc": Row(pulls=True),
+    "ewc_huszar": Row(pulls=True),
+    "ewc_pp": Row(pulls=True),
     "joint": Row(may_hold=None),
+    "pi": Row(pulls=True),
+    "rwalk": Row(pulls=True),
     "vanilla": Row(is_vanilla=True),
 }
 
@@ -165,11 +171,53 @@ class TestLearner:
 
     def test_it_differs_from_vanilla_unless_it_is_vanilla(self, name):
         learner = make(name)
-        plain = Vanilla(learner.spec, learner.config)
+        plain = Vanilla(learner.spec, TrainConfig(hidden=(16,)))
         for each in (learner, plain):
             protocol.run(stream(), each, epochs=2)
         same = torch.equal(learner.net.state_dict()["head.weight"], plain.net.state_dict()["head.weight"])
         assert same is LEARNERS[name].is_vanilla
+
+
+@pytest.mark.parametrize("name", [name for name, row in LEARNERS.items() if row.pulls])
+class TestPull:
+    def test_the_penalty_is_zero_in_the_first_task_and_not_in_the_second(self, name):
+        learner = make(name)
+        for task in stream():
+            learner.begin_task(task)
+            for x, y in zip(task.x.split(20), task.y.split(20), strict=True):
+                learner.observe(x, y)
+            assert (learner.penalty() > 0) is (task.info.index > 0)
+            learner.end_task(task)
+
+    def test_no_strength_no_difference_from_vanilla(self, name):
+        free = build(name, stream(), hidden=(16,), lam=0.0)
+        plain = build("vanilla", stream(), hidden=(16,))
+        for each in (free, plain):
+            protocol.run(stream(), each)
+        for key, value in plain.net.state_dict().items():
+            torch.testing.assert_close(free.net.state_dict()[key], value)
+
+    def test_a_strong_pull_holds_the_weights(self, name):
+        moved = {}
+        for lam in (0.0, 1e4):
+            learner, ends = build(name, stream(), hidden=(16,), lam=lam), []
+            for task in stream():
+                learner.begin_task(task)
+                for x, y in zip(task.x.split(20), task.y.split(20), strict=True):
+                    learner.observe(x, y)
+                learner.end_task(task)
+                ends.append({k: v.clone() for k, v in learner.net.state_dict().items()})
+            weight = learner.weight["body.1.weight"]
+            moved[lam] = float((weight * (ends[-1]["body.1.weight"] - ends[0]["body.1.weight"]).square()).sum())
+        assert moved[1e4] < 0.95 * moved[0.0]
+
+    def test_memory_does_not_grow_with_the_tasks(self, name):
+        sizes = protocol.run(stream(), make(name)).bytes["method"]
+        assert sizes[1] == pytest.approx(sizes[2], abs=64)  # the list of outputs grows
+
+    def test_a_negative_strength_is_refused(self, name):
+        with pytest.raises(InputError, match=r"'lam' of .* must be in"):
+            build(name, stream(), lam=-1.0)
 
 
 def test_the_search_for_past_rows_can_fail():

@@ -7,11 +7,20 @@ from vestige.checks import one_of
 from vestige.data.stream import Stream
 from vestige.errors import InputError
 from vestige.methods.base import Info, Learner, Outputs, Spec, TrainConfig
+from vestige.methods.ewc import EWC, EWCHuszar
+from vestige.methods.ewc_pp import EWCPP
 from vestige.methods.joint import Joint
+from vestige.methods.pi import PI
+from vestige.methods.rwalk import RWalk
 from vestige.methods.vanilla import Vanilla
 
 METHODS: dict[str, type[Learner]] = {
+    "ewc": EWC,
+    "ewc_huszar": EWCHuszar,
+    "ewc_pp": EWCPP,
     "joint": Joint,
+    "pi": PI,
+    "rwalk": RWalk,
     "vanilla": Vanilla,
 }
 
@@ -27,4 +36,19 @@ def build(name: str, stream: Stream, *, seed: int = 0, **fields: Any) -> Learner
     return method(Spec(stream.input_shape, stream.n_outputs), replace(config, **fields), seed=seed)
 
 
-__all__ = ["METHODS", "Info", "Joint", "Learner", "Outputs", "Spec", "TrainConfig", "Vanilla", "build"]
+__all__ = [
+    "EWC",
+    "EWCPP",
+    "METHODS",
+    "PI",
+    "EWCHuszar",
+    "Info",
+    "Joint",
+    "Learner",
+    "Outputs",
+    "RWalk",
+    "Spec",
+    "TrainConfig",
+    "Vanilla",
+    "build",
+]

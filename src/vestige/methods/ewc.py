@@ -1,0 +1,120 @@
+"""Elastic weight consolidation (Kirkpatrick et al. 2017), with a Fisher and an anchor for every past task.
+
+    loss + lam / 2 * sum_k sum_i F_i^k (theta_i - theta_i^k)^2
+
+The paper stores every F^k and theta^k. Their sum is one quadratic in theta: with A = sum F^k and B = sum F^k theta^k
+its gradient is lam (A theta - B), so two vectors are kept whatever the number of tasks, and the penalty is the same.
+Where A is zero B is zero too, and the anchor B / A of that weight does not matter.
+
+`EWCHuszar` keeps the latest weights as the only anchor and sums the Fishers (Huszar 2018; robust-evaluations A.1, B.3):
+the penalty that follows from Bayes' rule, in which older tasks are not counted twice.
+
+The Fisher is `fisher_empirical` by default: exact, per sample, at the observed labels, over the outputs that trained.
+The other two (`fisher="true"`, `"batch"`) are options under their own names; they differ by orders of magnitude.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from vestige.checks import number, one_of
+from vestige.data.task import Task
+from vestige.methods.base import Info, Outputs, Spec, TrainConfig
+from vestige.methods.pull import Named, add_pull, copied, prefixed, pull_value, stripped, zeros
+from vestige.methods.vanilla import Vanilla
+from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
+
+FISHERS = ("empirical", "true", "batch")
+
+
+@dataclass(frozen=True)
+class EWCConfig(TrainConfig):
+    """`lam` weighs the pull; `fisher` says which Fisher; `fisher_batch_size` only bounds memory, except for "batch"."""
+
+    lam: float = 100.0
+    fisher: str = "empirical"
+    fisher_batch_size: int = 512
+
+
+def task_fisher(learner: Vanilla, task: Task, kind: str, batch_size: int) -> Named:
+    """The Fisher of the whole task at the weights of now, over the outputs that the task trains."""
+    net, outputs, mean = learner.net, learner.outputs, zeros(learner.net)
+
+    def summed(logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
+        return outputs.loss(logits, y) * len(y)
+
+    for x, y in zip(task.x.split(batch_size), task.y.split(batch_size), strict=True):
+        if kind == "true":
+            part = fisher_true(net, x, outputs=list(outputs.outputs))
+        else:
+            part = (fisher_batch if kind == "batch" else fisher_empirical)(net, x, y, loss=summed)
+        for name, value in part.items():
+            mean[name] += value * (len(y) / len(task))
+    return mean
+
+
+class EWC(Vanilla):
+    """Every past task pulls the weights back to where it left them, each weight by its Fisher."""
+
+    config: EWCConfig
+
+    def __init__(self, spec: Spec, config: EWCConfig | None = None, *, seed: int = 0) -> None:
+        super().__init__(spec, config, seed=seed)
+        number(self.config.lam, "lam", type(self).__name__, low=0)
+        one_of(self.config.fisher, FISHERS, "fisher", type(self).__name__)
+        self.weight: Named = {}  # A, empty before the first task has ended
+        self.anchor: Named = {}  # B / A
+
+    @classmethod
+    def default_config(cls) -> EWCConfig:
+        """lam 100, the exact empirical Fisher."""
+        return EWCConfig()
+
+    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """One step down the task's loss and the pull."""
+        assert self.optimizer is not None, "begin_task makes the optimiser"
+        self.optimizer.zero_grad()
+        loss = self.outputs.loss(self.net(x), y)
+        loss.backward()
+        add_pull(self.net, self.weight, self.anchor, self.config.lam / 2)
+        self.optimizer.step()
+        return Info(loss.detach())
+
+    def end_task(self, task: Task) -> None:
+        """Add this task's quadratic to those before it."""
+        fisher, here = task_fisher(self, task, self.config.fisher, self.config.fisher_batch_size), copied(self.net)
+        if not self.weight:
+            self.weight, self.anchor = fisher, here
+            return
+        for name, new in fisher.items():
+            total = self.weight[name] + new
+            pulled = self.weight[name] * self.anchor[name] + new * here[name]
+            self.anchor[name] = torch.where(total > 0, pulled / total, here[name])
+            self.weight[name] = total
+
+    def penalty(self) -> float:
+        """The pull at this moment, up to the constant that does not depend on the weights."""
+        return self.config.lam / 2 * pull_value(self.net, self.weight, self.anchor)
+
+    def method_state(self) -> dict[str, Tensor]:
+        """The quadratic."""
+        return super().method_state() | prefixed("weight", self.weight) | prefixed("anchor", self.anchor)
+
+    def load_method_state(self, state: dict[str, Tensor]) -> None:
+        """The inverse."""
+        self.outputs = Outputs(state["outputs"].tolist(), self.spec.n_outputs)
+        self.weight, self.anchor = stripped("weight", state), stripped("anchor", state)
+
+
+class EWCHuszar(EWC):
+    """One anchor, the latest weights, under the sum of all Fishers."""
+
+    def end_task(self, task: Task) -> None:
+        """Add the Fisher, move the anchor."""
+        fisher = task_fisher(self, task, self.config.fisher, self.config.fisher_batch_size)
+        self.weight = {name: value + self.weight.get(name, 0) for name, value in fisher.items()}
+        self.anchor = copied(self.net)
