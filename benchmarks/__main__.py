@@ -17,6 +17,7 @@ BENCHMARKS = {
     "metrics": "benchmarks.metrics",
     "bootstrap": "benchmarks.bootstrap",
     "protocol": "benchmarks.protocol",
+    "methods": "benchmarks.methods",
 }
 
 

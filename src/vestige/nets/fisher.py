@@ -7,14 +7,17 @@ than the empirical one by a factor between 1 and n, and near an optimum it goes 
 
 The first two are exact and need no loop over samples. With the inputs a and the output gradients g of a layer, one
 sample's gradient of a linear weight is g a', so the sum of squares over samples is (g^2)' (a^2): one more product. A
-convolution's is a sum over positions first, taken as one batched product with the unfolded input. Batch norm in
-training mode mixes samples and has no per-sample gradient: the network is evaluated in evaluation mode throughout.
+convolution's is a sum over positions first, taken as one batched product with the unfolded input. The gradients of the
+weights themselves are never computed: the backward pass stops at the layers' outputs, so that a Fisher costs what a
+training step's forward and backward do. Batch norm in training mode mixes samples and has no per-sample gradient: the
+network is evaluated in evaluation mode throughout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,22 +40,19 @@ def fisher_empirical(
     net: nn.Module, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"], *, loss: Loss = summed_cross_entropy
 ) -> Diagonal:
     """Mean over samples of the squared per-sample gradient of `loss`, by parameter name."""
-    with squared_gradients(net) as total:
-        _backward(net, loss(net(x), y))
-    return {name: value / len(x) for name, value in total.items()}
+    with listening(net) as layers:
+        value = loss(net(x), y)
+    return {name: total / len(x) for name, total in _summed_squares(net, layers, [value]).items()}
 
 
 def fisher_true(net: nn.Module, x: Float[Tensor, "n *shape"], *, outputs: list[int] | None = None) -> Diagonal:
     """Mean over samples of E_{y ~ model}[squared gradient]: one backward pass for each class among `outputs`."""
-    with squared_gradients(net) as total:
+    with listening(net) as layers:
         logits = net(x)
-        chosen = list(range(logits.shape[1])) if outputs is None else outputs
-        log_p = logits[:, chosen].log_softmax(1)
-        for c in range(len(chosen)):
-            # A gradient scaled by sqrt(p) is squared to p times the square. One forward pass serves every class.
-            scaled = log_p[:, c] * (log_p[:, c].detach() / 2).exp()
-            _backward(net, scaled.sum(), keep=c < len(chosen) - 1)
-    return {name: value / len(x) for name, value in total.items()}
+    log_p = (logits if outputs is None else logits[:, outputs]).log_softmax(1)
+    # A gradient scaled by sqrt(p) is squared to p times the square. One forward pass serves every class.
+    values = list((log_p * (log_p.detach() / 2).exp()).sum(0))
+    return {name: total / len(x) for name, total in _summed_squares(net, layers, values).items()}
 
 
 def fisher_batch(
@@ -69,28 +69,29 @@ def _trained(net: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return [(name, p) for name, p in net.named_parameters() if p.requires_grad]
 
 
-def _backward(net: nn.Module, value: Float[Tensor, ""], *, keep: bool = False) -> None:
-    """Run the backward pass for its hooks alone: the parameters' own `.grad` stays as it was."""
-    torch.autograd.grad(value, [p for _, p in _trained(net)], allow_unused=True, retain_graph=keep)
+@dataclass(frozen=True)
+class Layer:
+    """What one layer saw and gave in a forward pass."""
+
+    module: nn.Module
+    inputs: Tensor
+    output: Tensor
 
 
 @contextmanager
-def squared_gradients(net: nn.Module) -> Iterator[Diagonal]:
-    """Within it, a backward pass of a summed loss adds each sample's squared gradient to what is yielded."""
-    names = {id(p): name for name, p in net.named_parameters()}
-    total: Diagonal = {name: torch.zeros_like(p) for name, p in _trained(net)}
-    handles = []
+def listening(net: nn.Module) -> Iterator[list[Layer]]:
+    """Within it a forward pass records every layer that has parameters, in evaluation mode.
 
-    def listen(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        def collect(gradient: Tensor) -> None:
-            squares = _squares(module, inputs[0].detach(), gradient)
-            for name, value in squares.items():
-                parameter = getattr(module, name)
-                if parameter is not None and names[id(parameter)] in total:
-                    total[names[id(parameter)]] += value
+    The parameters are frozen meanwhile and the first outputs become the leaves of the graph, so that no backward pass
+    spends a product on the gradient of a weight.
+    """
+    layers: list[Layer] = []
+    handles, frozen = [], [p for _, p in _trained(net)]
 
-        if output.requires_grad:
-            output.register_hook(collect)
+    def listen(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        output = output if output.requires_grad else output.detach().requires_grad_()
+        layers.append(Layer(module, inputs[0].detach(), output))
+        return output
 
     for module in net.modules():
         own = list(module.parameters(recurse=False))
@@ -104,11 +105,31 @@ def squared_gradients(net: nn.Module) -> Iterator[Diagonal]:
     training = net.training
     net.eval()
     try:
-        yield total
+        for p in frozen:
+            p.requires_grad_(False)
+        yield layers
     finally:
+        for p in frozen:
+            p.requires_grad_()
         for handle in handles:
             handle.remove()
         net.train(training)
+
+
+def _summed_squares(net: nn.Module, layers: list[Layer], values: list[Tensor]) -> Diagonal:
+    """Sum over samples, and over `values`, of the squared gradient of every parameter."""
+    total: Diagonal = {name: torch.zeros_like(p) for name, p in _trained(net)}
+    names = {id(p): name for name, p in _trained(net)}
+    for i, value in enumerate(values):
+        outputs = [layer.output for layer in layers]
+        gradients = torch.autograd.grad(value, outputs, allow_unused=True, retain_graph=i < len(values) - 1)
+        for layer, gradient in zip(layers, gradients, strict=True):
+            if gradient is not None:
+                for name, square in _squares(layer.module, layer.inputs, gradient).items():
+                    parameter = getattr(layer.module, name)
+                    if parameter is not None and id(parameter) in names:
+                        total[names[id(parameter)]] += square
+    return total
 
 
 def _squares(module: nn.Module, a: Tensor, g: Tensor) -> Diagonal:

@@ -2,7 +2,7 @@
 
 phi_j(x) = exp(-|z(x) - c_j|^2 / (2 sigma^2)), where z standardises x by the mean and deviation of q and the centres
 c_j are rows of q. So neither the centres nor the standardisation holds anything of p. (Statistics of the pooled
-samples gave the same error of log r to two digits on five pairs of Gaussians, and would keep more.)
+samples gave nearly the same error of log r on five pairs of Gaussians, and would keep more.)
 
 Squared distances are computed once per fit; a bandwidth only rescales them. Candidate bandwidths are multiples of the
 median distance between samples of either side and the centres: the one number of p that is read here.
