@@ -101,12 +101,12 @@ def test_overconfident_ratios_are_calibrated():
 
 def test_a_bootstrap_brings_intervals_that_hold_the_truth():
     p, q, exact = gaussians(300, 300, scale=1.0)
-    found = held_out(p, q, estimator=Logistic(kind="linear"), bootstrap=30)
+    found = held_out(p, q, estimator=Logistic(kind="linear"), bootstrap=15)
     low, high = found.interval_q.unbind(1)
     assert (low <= high).all()
     assert ((low <= exact(q)) & (exact(q) <= high)).double().mean() > 0.8
     assert found.report["estimator"] == "Bootstrap"
-    assert "30 fits of Logistic" in found.report["why"]
+    assert "15 fits of Logistic" in found.report["why"]
     assert held_out(p, q, estimator=Logistic(kind="linear")).interval_q is None
 
 

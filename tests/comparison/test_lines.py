@@ -32,7 +32,7 @@ def test_every_line_is_the_metric_it_names(weighted):
     curve = prd(p, q, q_weights=w)
     expected = {
         "fid": fid(p, q, q_weights=w).value,
-        "fid_extrapolated": fid(p, q, q_weights=w, extrapolate=True).value,
+        "fid_extrapolated": fid(p, q, q_weights=w, extrapolate=True, std_error=True).value,
         "kid": kid(p, q, q_weights=w).value,
         "mmd2": mmd(p, q, q_weights=w).value,
         "prd_f8_recall": curve.f8,

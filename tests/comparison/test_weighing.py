@@ -43,8 +43,8 @@ def test_tempering_reaches_the_share_that_was_asked_for():
 
 
 def test_intervals_go_with_the_weights():
-    p, q = pair(300, scale=1.0)
-    found = weigh(p, q, estimator=Logistic(kind="linear"), bootstrap=20, min_ess=0.9)
+    p, q = pair(200, scale=1.0)
+    found = weigh(p, q, estimator=Logistic(kind="linear"), bootstrap=8, min_ess=0.9)
     low, high = found.interval.unbind(1)
     assert ((low <= found.weights * 1.2) & (found.weights <= high * 1.2)).double().mean() > 0.95
     assert (low > 0).all()

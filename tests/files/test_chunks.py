@@ -83,7 +83,7 @@ def test_a_gap_late_in_a_table_is_named_with_its_row(tmp_path):
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     frame.loc[500, "b"] = np.nan
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=70)
-    with pytest.raises(InputError, match="'b'.* Got nan in data row 501"):
+    with pytest.raises(InputError, match=r"'b'.* Got nan in data row 501"):
         list(files.chunks(tmp_path / "a.parquet", 70))
 
 

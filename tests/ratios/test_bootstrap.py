@@ -54,53 +54,45 @@ def test_every_member_is_the_single_fit_on_its_resample(estimator, parametric, m
     assert float(together.std(1).mean()) > 0.02  # members differ
 
 
-def test_a_convex_estimator_is_fitted_in_a_loop_and_its_interval_covers():
+@pytest.mark.slow
+def test_the_interval_of_a_linear_classifier_covers_the_closed_form():
     covered, x = 0, torch.tensor([[0.0]], dtype=torch.float64)
-    for trial in range(40):
-        p, q = normal(60, 0.0, 2 * trial), normal(60, 1.0, 2 * trial + 1)
-        low, high = bootstrap(Logistic("linear", ridge=1e-6), p, q, 60, seed=trial).interval(x, 0.9)
+    for trial in range(20):
+        p, q = normal(100, 0.0, 2 * trial), normal(100, 1.0, 2 * trial + 1)
+        low, high = bootstrap(Logistic("linear", ridge=1e-6), p, q, 40, seed=trial).interval(x, 0.9)
         covered += int(low[0] <= 0.5 <= high[0])  # log r(0) = 1/2
-    assert 30 <= covered <= 40  # 36 expected
+    assert covered >= 14  # 18 expected; fewer than 14 has chance 0.01
 
 
 def test_the_interval_holds_the_stated_share_of_members_and_the_centre_is_their_mean():
     p, q, x = normal(80, 0.0, 1), normal(80, 0.5, 2), normal(10, 0.2, 3)
-    ensemble = bootstrap(Logistic("linear"), p, q, 41)
+    ensemble = bootstrap(Logistic("linear"), p, q, 21)
     members = ensemble.members(x)
     low, high = ensemble.interval(x, 0.8)
     inside = ((members >= low[:, None]) & (members <= high[:, None])).double().mean(1)
-    assert ((inside - 0.8).abs() < 0.05).all()
+    assert ((inside - 0.8).abs() < 0.06).all()
     torch.testing.assert_close(ensemble.log_ratio(x), members.mean(1))
     wide = ensemble.interval(x, 0.99)
-    assert (wide[0] <= low).all() and (wide[1] >= high).all()
-
-
-def test_exchanging_p_and_q_changes_the_sign():
-    p, q, x = normal(40, 0.0, 1), normal(40, 0.5, 2), normal(10, 0.2, 3)
-
-    class Same(Logistic):
-        """Splits and resamples p and q by name, so the exchange needs the names exchanged too."""
-
-    forward, backward = bootstrap(Same("linear"), p, q, 8), bootstrap(Same("linear"), q, p, 8)
-    # Resamples differ between the two calls; the ensembles agree up to their spread.
-    gap = (forward.log_ratio(x) + backward.log_ratio(x)).abs()
-    assert (gap < 3 * forward.members(x).std(1)).all()
+    assert (wide[0] <= low).all()
+    assert (wide[1] >= high).all()
 
 
 def test_more_data_gives_narrower_intervals():
     x = torch.zeros(1, 1)
     width = {}
     for n in (50, 800):
-        low, high = bootstrap(Logistic("linear"), normal(n, 0.0, 1), normal(n, 0.5, 2), 40).interval(x)
+        low, high = bootstrap(Logistic("linear"), normal(n, 0.0, 1), normal(n, 0.5, 2), 20).interval(x)
         width[n] = float(high - low)
     assert width[800] < width[50] / 2  # a quarter is expected
+    assert low[0] < 0.125 < high[0]  # log r(0) = 1/8
 
 
 def test_kinds_go_in_and_out():
     p, q = normal(30, 0.0, 1).numpy(), normal(30, 0.5, 2).numpy()
     ensemble = bootstrap(Logistic("linear"), p, q, 3)
     low, high = ensemble.interval(p[:4])
-    assert isinstance(low, np.ndarray) and low.shape == high.shape == (4,)
+    assert isinstance(low, np.ndarray)
+    assert low.shape == high.shape == (4,)
     assert ensemble.members(p[:4]).shape == (4, 3)
 
 
@@ -114,7 +106,8 @@ def test_an_ensemble_is_stored_and_read_back(base, tmp_path, monkeypatch):
     ensemble = bootstrap(base, p, q, 3, q_sampler=sampler)
     back = Bootstrap.load(ensemble.save(tmp_path / "ratio.json"))
     assert torch.equal(back.members(x), ensemble.members(x))
-    assert back.report_ == ensemble.report_ and back.report_["q"] == "drawn afresh"
+    assert back.report_ == ensemble.report_
+    assert back.report_["q"] == "drawn afresh"
 
 
 def test_no_row_of_p_is_stored_and_the_estimator_handed_over_is_left_alone():
@@ -122,7 +115,9 @@ def test_no_row_of_p_is_stored_and_the_estimator_handed_over_is_left_alone():
     base = Logistic(**FAST)
     before = p.clone()
     ensemble = bootstrap(base, p, q, 3)
-    assert torch.equal(p, before) and base.width_ is None and base.members_ == {}
+    assert torch.equal(p, before)
+    assert base.width_ is None
+    assert base.members_ == {}
     rows = set(p.flatten().tolist())
     assert all(not rows & set(t.double().flatten().tolist()) for t in ensemble.state_dict().values())
 
@@ -130,21 +125,22 @@ def test_no_row_of_p_is_stored_and_the_estimator_handed_over_is_left_alone():
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():
     p, q, x = normal(40, 0.0, 1), normal(40, 0.5, 2), normal(10, 0.2, 3)
     one, two, other = (bootstrap(Logistic(**FAST), p, q, 3, seed=s).members(x) for s in (1, 1, 2))
-    assert torch.equal(one, two) and not torch.equal(one, other)
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
 
 
 def test_what_cannot_be_used_is_refused():
     p, q = normal(20, 0.0, 1), normal(20, 0.5, 2)
     with pytest.raises(InputError, match="'n' of Bootstrap must be at least 2"):
         bootstrap(Logistic("linear"), p, q, 1)
-    with pytest.raises(InputError, match="'q_weights' of Bootstrap.fit must be None"):
+    with pytest.raises(InputError, match=r"'q_weights' of Bootstrap\.fit must be None"):
         bootstrap(Logistic("linear"), p, q, 2, q_sampler=sampler, q_weights=torch.ones(20))
     with pytest.raises(InputError, match="a function that returns 20 samples"):
         bootstrap(Logistic("linear"), p, q, 2, q_sampler=lambda n, seed: sampler(n + 1, seed))
-    with pytest.raises(InputError, match="'q_sampler' of Bootstrap.fit must be 1 features wide"):
+    with pytest.raises(InputError, match=r"'q_sampler' of Bootstrap\.fit must be 1 features wide"):
         bootstrap(Logistic("linear"), p, q, 2, q_sampler=lambda n, seed: torch.ones(n, 2))
     with pytest.raises(NotFitted, match=r"Bootstrap\.interval"):
         Bootstrap(Logistic()).interval(p)
-    with pytest.raises(InputError, match="'level' of Bootstrap.interval"):
+    with pytest.raises(InputError, match=r"'level' of Bootstrap\.interval"):
         bootstrap(Logistic("linear"), p, q, 2).interval(p, 1.0)
     assert math.isfinite(float(bootstrap(Logistic("linear"), p, q, 2).log_ratio(p).sum()))

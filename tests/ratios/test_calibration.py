@@ -62,7 +62,8 @@ def test_a_ranking_turned_round_becomes_no_opinion_and_separable_rows_stay_finit
     turned = calibration.platt(-log_p, -log_q, *even(log_p, log_q))
     assert (turned.slope, turned.offset) == (0.0, 0.0)
     apart = calibration.platt(log_p.abs() + 1, -log_q.abs() - 1, *even(log_p, log_q))
-    assert 0 < apart.slope < 50 and math.isfinite(apart.offset)
+    assert 0 < apart.slope < 50
+    assert math.isfinite(apart.offset)
 
 
 def test_reliability_and_its_error_against_a_loop():
@@ -109,7 +110,8 @@ def test_calibration_mends_an_overfit_network():
                 estimator.fit(p, q)
         error[method] = float((estimator.log_ratio(x) - truth).square().mean())
         reports[method] = estimator.report_["held_out"]
-    assert error[None] > 10 * error["platt"] and error[None] > 10 * error["temperature"]
+    assert error[None] > 10 * error["platt"]
+    assert error[None] > 10 * error["temperature"]
     assert reports["platt"]["ece"] < reports["platt"]["raw"]["ece"]
     assert reports["platt"]["log_loss"] < reports["platt"]["raw"]["log_loss"]
 

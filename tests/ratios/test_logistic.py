@@ -32,7 +32,8 @@ def test_linear_is_exact_for_equal_covariances():
     # The gradient along each axis is the coefficient: -0.5 in every direction.
     slope = ratio.log_ratio(torch.eye(3)) - ratio.log_ratio(torch.zeros(3, 3))
     torch.testing.assert_close(slope, torch.full((3,), -0.5), atol=0.05, rtol=0)
-    assert ratio.report_["converged"] and ratio.report_["decrement"] < 1e-10
+    assert ratio.report_["converged"]
+    assert ratio.report_["decrement"] < 1e-10
 
 
 def test_quadratic_is_exact_for_any_two_gaussians_and_linear_is_not():
@@ -92,6 +93,10 @@ def test_the_loss_is_cross_entropy_with_the_prior_in_the_logit():
     label = torch.tensor([1.0] * 4 + [0.0] * 6, dtype=torch.float64)
     expected = torch.nn.functional.binary_cross_entropy_with_logits(logit, label)
     torch.testing.assert_close(losses.logistic(out_p, out_q, *weights, share=0.4)[0], expected)
+    out = torch.cat([out_p, out_q], 1).requires_grad_()
+    loss = losses.logistic(out[:, :4], out[:, 4:], *weights, share=0.4).sum()
+    (slope,) = torch.autograd.grad(loss, out)
+    torch.testing.assert_close(losses.logistic_slope(*weights, share=0.4)(out.detach()), slope)
 
 
 @pytest.mark.parametrize("kind", ["linear", "quadratic"])
@@ -129,7 +134,8 @@ def test_held_out_figures_of_a_good_classifier():
     # The Bayes classifier of N(0, 1) and N(1, 1) is right with chance Phi(1/2) = 0.6915.
     assert figures["accuracy"] == pytest.approx(0.6915, abs=0.04)
     assert figures["log_loss"] == pytest.approx(0.5862, abs=0.03)  # by numerical integration
-    assert figures["ece"] < 0.06 and len(figures["reliability"]) <= 10
+    assert figures["ece"] < 0.06
+    assert len(figures["reliability"]) <= 10
     assert set(figures["raw"]) == {"log_loss", "accuracy", "ece", "reliability"}
     assert report["calibration"]["slope"] == pytest.approx(1, abs=0.15)
 

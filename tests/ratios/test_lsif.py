@@ -20,13 +20,13 @@ def test_the_loss_is_least_at_the_true_ratio_where_it_is_minus_half_its_second_m
     loss = losses.least_squares(r, r, p, q)
     (slope,) = torch.autograd.grad(loss.sum(), r)
     assert float(slope.abs().max()) < 1e-12
-    assert float(loss) == pytest.approx(-math.e / 2, rel=1e-4)  # E_q r^2 = exp(1) for a shift of one deviation
+    assert float(loss.detach()) == pytest.approx(-math.e / 2, rel=1e-4)  # E_q r^2 = exp(1) for a shift of one deviation
 
 
 def test_the_link_is_one_at_zero_and_stays_finite_far_out():
     v = torch.tensor([-800.0, -30.0, -1.0, 0.0, 5.0, 400.0], dtype=torch.float64)
-    expected = torch.tensor([-800.0, -30.0, *[math.log(math.log1p(math.exp(t))) for t in (-1, 0, 5)], math.log(400.0)])
-    torch.testing.assert_close(log_softplus(v), expected.double(), atol=1e-8, rtol=1e-8)
+    expected = [-800.0, -30.0, *[math.log(math.log1p(math.exp(t))) for t in (-1, 0, 5)], math.log(400.0)]
+    assert log_softplus(v).tolist() == pytest.approx(expected, abs=1e-8)
     assert float(LSIF()._read(torch.zeros(1, dtype=torch.float64))) == pytest.approx(0, abs=1e-12)
 
 

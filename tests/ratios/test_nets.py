@@ -11,7 +11,7 @@ from vestige.nets import BatchedMLP
 from vestige.ratios import losses
 from vestige.ratios.members import reach, split
 from vestige.ratios.nets import KLIEPNet
-from vestige.ratios.training import Budget, Side, _Batches, train
+from vestige.ratios.training import Budget, Side, _Adam, _Batches, _Best, train
 
 FAST = {"hidden": (16,), "steps": 150, "check_every": 10}
 
@@ -96,9 +96,20 @@ def test_the_best_parameters_are_kept_and_patience_ends_the_run():
     start = {key: value.clone() for key, value in net.state().items()}
     p, q = Side(x + 1, w), Side(x - 1, w)
     outcome = train(net, p, q, q, p, losses.logistic, budget(), [0])
-    assert outcome.steps == 10 and int(outcome.best_step) == 0
+    assert outcome.steps == 10
+    assert int(outcome.best_step) == 0
     assert float(outcome.held_out_loss) == pytest.approx(math.log(2))
     assert all(torch.equal(value, start[key]) for key, value in net.state().items())
+
+
+def test_a_settled_member_stays_settled_however_long_others_run():
+    best = _Best(torch.zeros(2, 3), limit=10, total=100)
+    for step, (first, second) in enumerate([(1.0, 1.0), (0.5, 2.0), (0.4, 2.0), (0.3, 0.1)]):
+        best.flat.fill_(float(step))
+        best.update(torch.tensor([first, second]), 5 * step)
+    assert best.alive.tolist() == [True, False]
+    assert best.kept[:, 0].tolist() == [3.0, 0.0]  # the second had given up before its 0.1
+    assert best.loss.tolist() == pytest.approx([0.3, 1.0])
 
 
 def test_members_do_not_touch_each_other():
@@ -124,8 +135,6 @@ def test_members_do_not_touch_each_other():
 
 
 def test_adam_is_torch_s():
-    from vestige.ratios.training import _Adam
-
     net = BatchedMLP(2, (3, 4, 1), generator=torch.Generator().manual_seed(0), skip=True)
     copies = [t.detach().clone().requires_grad_() for t in net.parameters()]
     groups = [{"params": copies[:2]}, {"params": copies[2:], "weight_decay": 0.0}]
@@ -147,7 +156,8 @@ def test_kliep_finds_the_ratio_of_gaussians_and_its_mean_under_q_is_one():
     truth = ((x - 0.7).square() - x.square()).sum(1) / 2
     assert float((ratio.log_ratio(x) - truth).square().mean()) < 0.08  # the variance of truth is 1.0
     assert float(ratio.log_ratio(q).exp().mean()) == pytest.approx(1, abs=1e-9)
-    assert ratio.report_["converged"] and ratio.report_["warnings"] == []
+    assert ratio.report_["converged"]
+    assert ratio.report_["warnings"] == []
 
 
 def test_one_row_of_p_beyond_every_row_of_q_does_not_send_the_ratio_away():
@@ -174,7 +184,8 @@ def test_the_quadratic_skip_comes_with_ten_features_and_is_reported():
     p, q = normal(300, 10, 0.0, seed=1), normal(300, 10, 0.2, 1.2, seed=2)
     assert KLIEPNet(**FAST).fit(p, q).report_["skip"] == "quadratic"
     narrow = KLIEPNet(**FAST).fit(p[:, :9], q[:, :9])
-    assert narrow.report_["skip"] == "none" and "net.skip" not in narrow.state_dict()
+    assert narrow.report_["skip"] == "none"
+    assert "net.skip" not in narrow.state_dict()
 
 
 def test_rows_have_one_value_whatever_else_is_in_the_call(monkeypatch):

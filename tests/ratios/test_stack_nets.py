@@ -82,6 +82,17 @@ def test_one_step_is_adam_with_decoupled_decay_on_the_network_alone():
         assert torch.all((size - 0.01).abs().minimum(size) < 1e-4)
 
 
+def test_the_schedule_bounds_the_way():
+    """Two steps at half of the rate each (half warm, then half down the cosine) move no coordinate much beyond it."""
+    phi = torch.ones(20, 6, dtype=torch.float64)
+    weights = torch.full((2, 20), 0.1, dtype=torch.float64)
+    phi[:10] *= 2
+    schedule = Schedule(steps=2, batch=10, rate=0.01, warm_up=1.0, average=0.0, decays=(0.0, 0.0))
+    made = nets(zero=True)
+    train(made, phi, 10, weights, schedule, generator=torch.Generator().manual_seed(4))
+    assert 0.009 < float(made.linear.abs().max()) < 0.0105
+
+
 def test_training_recovers_a_linear_log_ratio():
     g = torch.Generator().manual_seed(0)
     z = torch.randn(4000, 1, generator=g, dtype=torch.float64)

@@ -110,6 +110,7 @@ def test_rulsif_is_capped_where_q_has_no_mass_and_says_so():
     highest = float(fit.log_ratio(torch.cat([p, q])).max())
     assert highest == pytest.approx(math.log(0.9 / 0.1), abs=1e-9)  # (1 - alpha) g / (1 - alpha g) at alpha g = 0.9
     assert fit.report_["clips"]["cap"] > 0
+    assert fit.report_["bounds"] == {"floor": 0.03, "least": 1e-12, "cap": 0.9}
 
 
 def test_weights_of_p_select_samples():

@@ -131,7 +131,7 @@ def read_weights(where: str, n: int) -> Tensor:
     """One weight a fake row, from a file with one column or with a column 'weight'."""
     from vestige import files
 
-    found = files.read(f"{where}:weight" if where.endswith(".npz") else where)
+    found = files.read(f"{where}:weight" if where.endswith(".npz") else where)  # as `weigh` writes it
     names = list(found.columns)
     if found.x.shape[1] > 1 and "weight" not in names:
         raise InputError(f"The file '{where}' must hold one weight a row. Got {found.x.shape[1]} columns instead.")

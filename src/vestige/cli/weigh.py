@@ -65,7 +65,7 @@ class Weigh:
                 seed=self.seed,
             )
         if not found.trustworthy and not self.anyway:
-            why = " ".join(found.final.warnings)
+            why = " ".join([*found.final.warnings, *([f"The ratio is off: {found.blind}."] if found.blind else [])])
             raise NotEstimable(f"The weights are unreliable and were not written (--anyway writes them). {why}")
         written = write(self.output, found)
         if self.json:
@@ -96,7 +96,7 @@ class Weigh:
             output.say(f"Intervals (95 %) from {self.bootstrap} fits; their median width is {float(width):.3g}.")
         if found.alpha < 1:
             output.say(f"Tempered with exponent {found.alpha:.3g}.")
-        for text in (*found.warnings, *final.warnings):
+        for text in (*found.warnings, *final.warnings, *([f"The ratio is off: {found.blind}."] if found.blind else [])):
             output.warn(text)
         output.say(f"{final.verdict}: written to {', '.join(str(path) for path in written)}")
 

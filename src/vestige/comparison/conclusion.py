@@ -12,7 +12,15 @@ ALPHA = 0.05
 WORDS = ((0.55, "slightly"), (0.65, "moderately"), (0.8, "clearly"), (0.95, "strongly"), (math.inf, "almost entirely"))
 
 
-def conclude(p_value: float, js: Estimate, diagnosis: Diagnosis, real: str = "real", fake: str = "fake") -> str:
+def conclude(
+    p_value: float,
+    js: Estimate,
+    diagnosis: Diagnosis,
+    real: str = "real",
+    fake: str = "fake",
+    *,
+    blind: str | None = None,
+) -> str:
     """The sentence: is there a difference, how large is it, and would weights mend it."""
     accuracy = diagnosis.accuracy if diagnosis.accuracy is not None else 0.5
     if p_value > ALPHA:
@@ -21,6 +29,8 @@ def conclude(p_value: float, js: Estimate, diagnosis: Diagnosis, real: str = "re
             f"No difference between {real} and {fake} was found (p = {p_value:.2g}): a classifier tells their rows "
             f"apart {accuracy:.1%} of the time, like a coin{bound}."
         )
+    if blind:
+        return f"The rows of {fake} differ from those of {real} (p = {p_value:.2g}); how much is not known: {blind}."
     word = next(word for limit, word in WORDS if accuracy < limit)
     size = "" if math.isnan(js.value) else f", JS {js.value:.2g} [{max(js.low, 0):.2g}, {js.high:.2g}] nats"
     mend = {

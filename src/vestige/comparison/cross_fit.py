@@ -22,7 +22,7 @@ from torch import Tensor
 from vestige import checks, rng
 from vestige.numerics import weighted_mean
 from vestige.ratios import RATIOS, Ratio
-from vestige.ratios.auto import auto
+from vestige.ratios.auto import MANY_FEATURES, auto, look
 from vestige.ratios.bootstrap import Bootstrap
 from vestige.ratios.calibration import held_out_figures, platt
 from vestige.ratios.stack import Stack
@@ -31,6 +31,8 @@ from vestige.ratios.stack import Stack
 FIT_ROWS = 20_000
 BLOCK = 8192
 FOLDS = 3
+# An estimator that is worse than a simple classifier by so much has missed what there is to see.
+BLIND_NATS = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class HeldOut:
     interval_q: Float[Tensor, "n_q 2"] | None  # of a bootstrap
     report: dict[str, Any]
     warnings: tuple[str, ...]
+    blind: str | None  # why the log-ratios miss a difference that is plain to see
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ def held_out(
     w_q = torch.full((len(q),), 1 / len(q), dtype=torch.float64) if q_weights is None else q_weights
     affine = platt(value_p[:, 0], value_q[:, 0], w_p, w_q)
     log_p, log_q = affine(value_p), affine(value_q)
+    figures = held_out_figures(log_p[:, 0], log_q[:, 0], w_p, w_q)
+    simple = look(part_p.x, part_q.x, seed=seed) if q_weights is None and p.shape[1] <= MANY_FEATURES else None
     report = {
         "estimator": type(ratio).__name__,
         "why": why,
@@ -97,10 +102,15 @@ def held_out(
         "rows_q": len(part_q.x),
         "gap": gap,
         "calibration": {"slope": affine.slope, "offset": affine.offset},
-        "held_out": held_out_figures(log_p[:, 0], log_q[:, 0], w_p, w_q),
+        "held_out": figures,
+        "simple_log_loss": simple,
     }
+    blind = None
+    if simple is not None and figures["log_loss"] > simple + BLIND_NATS:
+        blind = f"a simple classifier does better than {type(ratio).__name__} (held-out log-loss {simple:.3f} against "
+        blind += f"{figures['log_loss']:.3f})"
     told = tuple(dict.fromkeys(str(w.message) for w in caught))
-    return HeldOut(log_p[:, 0], log_q[:, 0], log_q[:, 1:] if log_q.shape[1] > 1 else None, report, told)
+    return HeldOut(log_p[:, 0], log_q[:, 0], log_q[:, 1:] if log_q.shape[1] > 1 else None, report, told, blind)
 
 
 def choose(estimator: str | Ratio, p: Tensor, q: Tensor, bootstrap: int) -> tuple[Ratio, str]:

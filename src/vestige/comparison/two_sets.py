@@ -24,6 +24,7 @@ from vestige.comparison.cross_fit import FIT_ROWS, HeldOut, held_out
 from vestige.comparison.lines import METRICS, PAIR_ROWS, Line, metric_lines, some_rows
 from vestige.divergences import FAMILY, Estimate, estimates
 from vestige.errors import NotEstimable
+from vestige.numerics import log_mean_exp
 from vestige.ratios import Ratio
 from vestige.ratios.permutation import permutation_test
 from vestige.ratios.standardise import Standardiser
@@ -35,6 +36,15 @@ SCALE_GAP = 100.0
 CLIP = 5.0
 # In-sample less held-out KL, from which bias is to be feared: this share of the held-out one, or so many nats.
 GAP_SHARE, GAP_NATS = 0.2, 0.1
+# Unbounded divergences and the sides whose mean ratio must be within this factor of one.
+RULED_BY: dict[str, tuple[str, ...]] = {
+    "kl": ("fake",),
+    "pearson_chi2": ("fake",),
+    "reverse_kl": ("real",),
+    "neyman_chi2": ("real",),
+    "jeffreys": ("fake", "real"),
+}
+MEAN_FACTOR = 2.0
 # A standard error above this is not small.
 NOISE_NATS = 0.1
 PERMUTATIONS = 500
@@ -92,11 +102,7 @@ def compare(
     x, y, warnings = _without_constants(x, y)
     on_step("ratio")
     found = held_out(x, y, q_weights=weights, estimator=estimator, rows=rows, seed=seed)
-    options: dict[str, Any] = {"q_weights": weights, "error": "influence", "level": level}
-    divergences = {
-        name: _refuse_noise(estimate)
-        for name, estimate in estimates(FAMILY, found.log_ratio_q, found.log_ratio_p, **options).items()
-    }
+    divergences = _divergences(found, weights, level)
     figures = {key: found.report["held_out"][key] for key in ("accuracy", "log_loss", "ece")}
     log_weights = found.log_ratio_q if weights is None else found.log_ratio_q + (weights * len(y)).log()
     diagnosis = diagnose(log_weights, **figures)
@@ -109,7 +115,7 @@ def compare(
         warnings += _scale_warning(x)
     lines = metric_lines(x, y, q_weights=weights, level=level, pair_rows=pair_rows, seed=seed, on_step=on_step)
     warnings += found.warnings + _gap_warning(found, divergences["kl"]) + diagnosis.warnings
-    sentence = conclude(p_value, divergences["js"], diagnosis, *names)
+    sentence = conclude(p_value, divergences["js"], diagnosis, *names, blind=found.blind)
     return Comparison(
         len(x), len(y), x.shape[1], divergences, lines, p_value, diagnosis, found.report, sentence, warnings
     )
@@ -153,11 +159,34 @@ def _scale_warning(p: Float[Tensor, "n d"]) -> tuple[str, ...]:
     )
 
 
-def _refuse_noise(estimate: Estimate) -> Estimate:
-    """A value smaller than its own error, where the error is not small, is no estimate."""
-    if estimate.refusal or not (estimate.std_error > NOISE_NATS and estimate.std_error > abs(estimate.value)):
+def _divergences(found: HeldOut, weights: Float[Tensor, " n_q"] | None, level: float) -> dict[str, Estimate]:
+    """The whole family from held-out log-ratios; what they cannot carry is refused."""
+    options: dict[str, Any] = {"q_weights": weights, "error": "influence", "level": level}
+    every = estimates(FAMILY, found.log_ratio_q, found.log_ratio_p, **options)
+    means = {
+        "fake": float(log_mean_exp(found.log_ratio_q, weights).exp()),  # E_q[r]
+        "real": float(log_mean_exp(-found.log_ratio_p).exp()),  # E_p[1/r]
+    }
+    return {name: _checked(estimate, means, found.blind) for name, estimate in every.items()}
+
+
+def _checked(estimate: Estimate, means: dict[str, float], blind: str | None) -> Estimate:
+    """Refuse a value that is smaller than its own error, where that is not small, and one that rests on extrapolation.
+
+    An unbounded divergence is ruled by the log-ratio where one side has hardly any rows, which a fit cannot see. The
+    mean of r over the other side, which should be one, tells.
+    """
+    told = ""
+    if estimate.std_error > NOISE_NATS and estimate.std_error > abs(estimate.value):
+        told = f"its standard error of {estimate.std_error:.2g} is larger than its value"
+    for side in RULED_BY.get(estimate.name, ()):
+        if not 1 / MEAN_FACTOR <= means[side] <= MEAN_FACTOR:
+            missed, ratio = ("real", "r") if side == "fake" else ("fake", "1/r")
+            told = f"{side} rows are too rare where {missed} rows are (the mean of {ratio} over them is "
+            told += f"{means[side]:.2g} and should be 1)"
+    told = blind or told
+    if estimate.refusal or not told:
         return estimate
-    told = f"its standard error of {estimate.std_error:.2g} is larger than its value"
     sentence = f"The {estimate.name} cannot be estimated from these samples: {told}."
     nan = math.nan
     return dataclasses.replace(estimate, value=nan, std_error=nan, low=nan, high=nan, refusal=sentence)

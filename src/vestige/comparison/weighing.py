@@ -30,11 +30,12 @@ class Weighing:
     alpha: float  # the exponent of the tempering; 1 without
     report: dict[str, Any]
     warnings: tuple[str, ...]
+    blind: str | None = None  # why the ratio behind the weights missed what there is to see
 
     @property
     def trustworthy(self) -> bool:
         """Whether the weights are fit to compute with."""
-        return self.final.verdict != "unreliable"
+        return self.final.verdict != "unreliable" and not self.blind
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the weights themselves, as plain JSON."""
@@ -45,6 +46,7 @@ class Weighing:
             "alpha": self.alpha,
             "ratio": self.report,
             "warnings": list(self.warnings),
+            "blind": self.blind,
         }
 
 
@@ -75,4 +77,6 @@ def weigh(
         shift = log_weights - alpha * raw  # of the self-normalisation: the same for every row
         interval = (alpha * found.interval_q + shift[:, None]).exp()
     final = diagnose(log_weights, **figures)
-    return Weighing(log_weights.exp(), interval, diagnose(raw, **figures), final, alpha, found.report, found.warnings)
+    return Weighing(
+        log_weights.exp(), interval, diagnose(raw, **figures), final, alpha, found.report, found.warnings, found.blind
+    )

@@ -1,5 +1,32 @@
-"""What a learner may keep of past data: counted, bounded, and nowhere else."""
+"""What a learner may keep of past data: counted, bounded, and nowhere else; and the ways to choose it."""
 
-from vestige.memory.memory import Memory
+from vestige.memory.memory import Memory, shares
+from vestige.memory.samplers import (
+    SAMPLERS,
+    Sampler,
+    View,
+    draw,
+    entropy,
+    herding,
+    k_center,
+    mean_of_features,
+    plane_distance,
+    uniform,
+    unit_length,
+)
 
-__all__ = ["Memory"]
+__all__ = [
+    "SAMPLERS",
+    "Memory",
+    "Sampler",
+    "View",
+    "draw",
+    "entropy",
+    "herding",
+    "k_center",
+    "mean_of_features",
+    "plane_distance",
+    "shares",
+    "uniform",
+    "unit_length",
+]

@@ -1,25 +1,42 @@
-"""A memory of past samples, with a budget that is never exceeded and bytes that are counted.
+"""A memory of past samples, with budgets that are never exceeded and bytes that are counted.
 
 Everything a learner keeps of past data lives here, so that an audit can say how much that is. It stores inputs, labels
 and the index of the task each came from.
+
+The budget is a number of samples in total, or for each class, or both. `make_room` deals it out: evenly among the
+classes, the remainder to those that came first, so that nothing is wasted and nothing rounds up past the budget; within
+a class evenly among the tasks that it came from. The samples of one class and task are kept in the order in which
+they were chosen, and what must go goes from the end of that order (iCaRL, Alg. 5), so the best chosen stay.
 """
 
 from __future__ import annotations
+
+import sys
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige.errors import InputError
+from vestige.errors import InputError, StoreError
+
+
+def shares(n: int, parts: int) -> list[int]:
+    """`n` dealt out to `parts`, the first of them getting one more where it does not divide. They sum to n."""
+    return [n // parts + (j < n % parts) for j in range(parts)]
 
 
 class Memory:
-    """Samples of past tasks. `budget` is the largest number of them; None keeps everything, which an audit will say."""
+    """Samples of past tasks.
 
-    def __init__(self, budget: int | None) -> None:
-        if budget is not None and budget < 0:
-            raise InputError(f"The 'budget' of Memory must be at least 0. Got {budget} instead.")
-        self.budget = budget
+    `budget` is the largest number of them, `per_class` the largest number of one class. With neither the memory keeps
+    everything, which an audit will say.
+    """
+
+    def __init__(self, budget: int | None, per_class: int | None = None) -> None:
+        for name, value in (("budget", budget), ("per_class", per_class)):
+            if value is not None and value < 0:
+                raise InputError(f"The '{name}' of Memory must be at least 0. Got {value} instead.")
+        self.budget, self.per_class = budget, per_class
         self.x: Tensor = torch.empty(0)
         self.y: Tensor = torch.empty(0, dtype=torch.int64)
         self.task: Tensor = torch.empty(0, dtype=torch.int64)
@@ -32,6 +49,27 @@ class Memory:
         """Size of all that is kept."""
         return sum(t.numel() * t.element_size() for t in (self.x, self.y, self.task))
 
+    def make_room(self, classes: Int64[Tensor, " c"], task: int) -> dict[int, int]:
+        """Drop what must go so that `classes` of `task` can come in; how many of each may."""
+        kept = list(zip(self.y.tolist(), self.task.tolist(), strict=True))
+        groups = list(dict.fromkeys([*kept, *((label, task) for label in classes.tolist())]))
+        labels = list(dict.fromkeys(label for label, _ in groups))  # in the order in which they first came
+        dealt = [sys.maxsize] * len(labels) if self.budget is None else shares(self.budget, len(labels))
+        room: dict[tuple[int, int], int] = {}
+        for label, share in zip(labels, dealt, strict=True):
+            mine = [group for group in groups if group[0] == label]
+            share = share if self.per_class is None else min(share, self.per_class)
+            room |= dict(zip(mine, shares(share, len(mine)), strict=True))
+        taken = dict.fromkeys(groups, 0)
+        stays = []
+        for i, group in enumerate(kept):
+            if taken[group] < room[group]:
+                stays.append(i)
+            taken[group] += 1
+        rows = torch.tensor(stays, dtype=torch.int64)
+        self.x, self.y, self.task = self.x[rows], self.y[rows], self.task[rows]
+        return {label: room[label, task] for label in classes.tolist()}
+
     def add(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"], task: int) -> None:
         """Copy samples of one task into the memory; more than the budget allows is refused, not dropped."""
         if self.budget is not None and len(self) + len(y) > self.budget:
@@ -39,8 +77,14 @@ class Memory:
                 f"The 'x' of Memory.add must be at most {self.budget - len(self)} samples, what the budget of "
                 f"{self.budget} leaves. Got {len(y)} instead."
             )
+        together = torch.cat([self.y, y])
+        if self.per_class is not None and len(y) and int(together.bincount().max()) > self.per_class:
+            raise InputError(
+                f"The 'y' of Memory.add must leave at most {self.per_class} samples in a class. "
+                f"Got {int(together.bincount().max())} of class {int(together.bincount().argmax())} instead."
+            )
         self.x = torch.cat([self.x, x]) if len(self) else x.clone()
-        self.y = torch.cat([self.y, y])
+        self.y = together
         self.task = torch.cat([self.task, torch.full((len(y),), task, dtype=torch.int64)])
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -48,5 +92,10 @@ class Memory:
         return {"x": self.x, "y": self.y, "task": self.task}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """The inverse of `state_dict`."""
-        self.x, self.y, self.task = state["x"].clone(), state["y"].clone(), state["task"].clone()
+        """The inverse of `state_dict`. More than the budget allows is refused here too."""
+        y = state["y"]
+        in_class = int(y.bincount().max()) if len(y) else 0
+        for name, budget, held in (("budget", self.budget, len(y)), ("per_class", self.per_class, in_class)):
+            if budget is not None and held > budget:
+                raise StoreError(f"The stored Memory holds {held} samples; the {name} of this one is {budget}.")
+        self.x, self.y, self.task = state["x"].clone(), y.clone(), state["task"].clone()

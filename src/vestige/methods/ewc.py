@@ -78,7 +78,7 @@ class EWC(Vanilla):
         """One step down the task's loss and the pull."""
         assert self.optimizer is not None, "begin_task makes the optimiser"
         self.optimizer.zero_grad()
-        loss = self.outputs.loss(self.net(x), y)
+        loss = self.loss(x, y)
         loss.backward()
         add_pull(self.net, self.weight, self.anchor, self.config.lam / 2)
         self.optimizer.step()

@@ -66,7 +66,7 @@ class EWCPP(Vanilla):
             self.renew_fisher(x, y)
         self.steps += 1
         self.optimizer.zero_grad()
-        loss = self.outputs.loss(self.net(x), y)
+        loss = self.loss(x, y)
         loss.backward()
         add_pull(self.net, self.weight, self.anchor, self.config.lam / 2)
         self.optimizer.step()

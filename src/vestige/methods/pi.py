@@ -58,7 +58,7 @@ class PI(Vanilla):
         """One step, and what it did to the task's loss, weight by weight."""
         assert self.optimizer is not None, "begin_task makes the optimiser"
         self.optimizer.zero_grad()
-        loss = self.outputs.loss(self.net(x), y)
+        loss = self.loss(x, y)
         loss.backward()
         # Copies, since the pull is about to be added to the gradients and the step to move the weights.
         gradient, before = gradients_of(self.net), copied(self.net)

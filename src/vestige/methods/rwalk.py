@@ -91,7 +91,7 @@ class RWalk(EWCPP):
             self.renew_fisher(x, y)
         self.steps += 1
         self.optimizer.zero_grad()
-        loss = self.outputs.loss(self.net(x), y)
+        loss = self.loss(x, y)
         loss.backward()
         gradient, before = gradients_of(self.net), copied(self.net)
         add_pull(self.net, self.weight, self.anchor, self.config.lam)

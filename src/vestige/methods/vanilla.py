@@ -27,7 +27,11 @@ class Vanilla(Learner):
 
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step."""
-        return self.step(self.outputs.loss(self.net(x), y))
+        return self.step(self.loss(x, y))
+
+    def loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
+        """What a step goes down: here the batch's own loss; a method with a memory adds what it remembers."""
+        return self.outputs.loss(self.net(x), y)
 
     def end_task(self, task: Task) -> None:
         """Nothing is kept."""

@@ -39,7 +39,7 @@ from vestige.ratios.nets import NetRatio
 from vestige.ratios.newton import NewtonFit, newton_logistic
 from vestige.ratios.stack_features import quadratic
 from vestige.ratios.standardise import Standardiser
-from vestige.ratios.training import Loss
+from vestige.ratios.training import Loss, LossSlope
 
 KINDS = ("net", "linear", "quadratic")
 ROWS_A_PRODUCT = 100  # samples of the smaller side that each product z_i z_j asks for
@@ -101,6 +101,9 @@ class Logistic(NetRatio):
     def _loss(self, n_p: int, n_q: int) -> Loss:
         return partial(losses.logistic, share=self._share(n_p, n_q))
 
+    def _loss_slope(self, n_p: int, n_q: int) -> LossSlope:
+        return partial(losses.logistic_slope, share=self._share(n_p, n_q))
+
     def _kept_aside(self) -> float:
         return 0.0 if self.calibration is None else self.calibration_share
 
@@ -144,9 +147,7 @@ class Logistic(NetRatio):
         form = "linear" if self.kind == "linear" else "full" if full else "diagonal"
         shares = [self._kept_aside() or self.held_out]
         sample, clip = Sample(p, q, w_p, w_q), self._clip(len(p), len(q))
-        member = prepare(
-            sample, seed, p_share=0.5, shares=shares, floor=self.floor, clip=clip, owner="Logistic.fit"
-        )
+        member = prepare(sample, seed, p_share=0.5, shares=shares, floor=self.floor, clip=clip, owner="Logistic.fit")
         phi_p, phi_q = (design(member.standardise(x), form) for x in (p, q))
         fit = partial(fit_convex, share=self._share(len(p), len(q)), ridge=self.ridge)
         rows_p, rows_q = member.p_rows[0], member.q_rows[0]

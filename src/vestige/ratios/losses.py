@@ -39,6 +39,16 @@ def logistic(
     return share * on_p + (1 - share) * on_q
 
 
+def logistic_slope(
+    w_p: Float[Tensor, "m n_p"], w_q: Float[Tensor, "m n_q"], *, share: float = 0.5
+) -> Callable[[Tensor], Tensor]:
+    """d `logistic` / d outputs, for outputs on p and q side by side: weight * (sigmoid(logit) - label)."""
+    prior = math.log(share / (1 - share))
+    weights = torch.cat([share * w_p, (1 - share) * w_q], 1)
+    label = torch.cat([torch.ones_like(w_p), torch.zeros_like(w_q)], 1)
+    return lambda out: torch.sigmoid(out + prior).sub_(label).mul_(weights)
+
+
 def kliep(
     out_p: Float[Tensor, "m n_p"],
     out_q: Float[Tensor, "m n_q"],

@@ -21,7 +21,7 @@ from vestige.ratios.standardise import Standardiser
 from vestige.ratios.training import Side
 
 # Hidden layers of about this many numbers stay in the cache; larger blocks of members are slower, not faster.
-BLOCK_CELLS = 2**19
+BLOCK_CELLS = 2**20
 
 
 @dataclass(frozen=True)

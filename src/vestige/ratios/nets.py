@@ -10,10 +10,13 @@ by network as one of its kinds delegates: it builds a `KLIEPNet` from its own fi
 `_state` and `_load_state` on to it, and merges the `report_` that the inner fit has filled into its own.
 
 Deviations from the paper: the normaliser of Eq. 3 is taken once, over all of q at fit, and stored (the authors'
-code normalises by whatever batch is passed); networks are 32-32 with learning rate 1e-2 on a cosine instead of
-256-256 with 2e-5, which costs a hundredth and is no worse; each member's gradient norm is clipped. From 10 features
-on, squares of the features join the network (`skip`), through a direct linear path too: without them plain networks
-lose half of the divergence between 100-dimensional Gaussians.
+code normalises by whatever batch is passed). Features are standardised by q and clamped where a normal sample of its
+size has about 5 rows left outside (`clip="auto"`): one row of p beyond all rows of q would otherwise send psi to
+infinity there, on training and held-out rows alike, in this loss and in every other that has no lower bound without
+samples of one side (`_unbounded`). Networks are 32-32 with learning rate 1e-2 on a cosine instead of 256-256 with 2e-5,
+which costs a hundredth and is no worse; each member's gradient norm is clipped. From 10 features on, squares of the
+features join the network (`skip`), through a direct linear path too: without them plain networks lose half of the
+divergence between 100-dimensional Gaussians.
 """
 
 from __future__ import annotations
@@ -38,7 +41,15 @@ from vestige.numerics import log_mean_exp
 from vestige.ratios import losses
 from vestige.ratios.base import Ratio
 from vestige.ratios.members import BLOCK_CELLS, Prepared, Sample, evaluate, prepare, reach, sides
-from vestige.ratios.training import Budget, Loss, train
+from vestige.ratios.training import Budget, Loss, LossSlope, train
+
+# The share of p in the mixture that standardises, and what is kept of p, by the side that bounds the loss.
+P_SHARE = {None: 0.5, "p": 1.0, "q": 0.0}
+KEPT = {
+    None: "mean and deviation of its even mixture with q, and the weights of the network",
+    "p": "mean and deviation, and the weights of the network",
+    "q": "the weights of the network",
+}
 
 
 @dataclass(eq=False, kw_only=True)
@@ -68,6 +79,10 @@ class NetRatio(Ratio):
     @abstractmethod
     def _loss(self, n_p: int, n_q: int) -> Loss:
         """The loss of outputs on p and q, for samples of these sizes."""
+
+    def _loss_slope(self, n_p: int, n_q: int) -> LossSlope | None:
+        """The derivative of the loss where it is known in closed form."""
+        return None
 
     def _read(self, out: Tensor) -> Tensor:
         """log r of a network's output."""
@@ -127,15 +142,13 @@ class NetRatio(Ratio):
         """Train member i on `draw(i)` with `seeds[i]`, all as one network; returns what to report of each."""
         self._check()
         shares = [self.held_out, self._kept_aside()] if self._kept_aside() else [self.held_out]
-        p_share = {None: 0.5, "p": 1.0, "q": 0.0}[self._unbounded()]
+        p_share = P_SHARE[self._unbounded()]
         owner = f"{type(self).__name__}.fit"
 
         def member(i: int) -> Prepared:
             sample = draw(i)
             clip = self._clip(len(sample.p), len(sample.q))
-            return prepare(
-                sample, seeds[i], p_share=p_share, shares=shares, floor=self.floor, clip=clip, owner=owner
-            )
+            return prepare(sample, seeds[i], p_share=p_share, shares=shares, floor=self.floor, clip=clip, owner=owner)
 
         blocks: list[dict[str, Tensor]] = []
         reports: list[dict[str, Any]] = []
@@ -170,9 +183,9 @@ class NetRatio(Ratio):
         one = partial(BatchedMLP, 1, sizes, activation=self.activation, zero_last=True, skip=quadratic)
         net = BatchedMLP.stack([one(generator=stream) for stream in streams])
         budget = Budget(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Budget)})
-        loss = self._loss(n_p, len(members[0].sample.q))
+        sizes_pq = n_p, len(members[0].sample.q)
         parts = (*sides(members, 0, quadratic), *sides(members, 1, quadratic))
-        outcome = train(net, *parts, loss, budget, seeds)
+        outcome = train(net, *parts, self._loss(*sizes_pq), budget, seeds, self._loss_slope(*sizes_pq))
         state = net.state() | {
             "shift": torch.stack([m.standardise.shift for m in members]),
             "scale": torch.stack([m.standardise.scale for m in members]),
@@ -194,7 +207,7 @@ class NetRatio(Ratio):
                     "log_mean_ratio_q": float(log_mean_exp(slope * log_q[i] + offset, m.sample.q_weights)),
                     "skip": "quadratic" if quadratic else "none",
                     "clips": {"at": m.standardise.clip, "features": m.clipped, "gradient": float(outcome.clipped[i])},
-                    "kept_of_p": "mean and deviation of its even mixture with q, and the weights of the network",
+                    "kept_of_p": KEPT[self._unbounded()],
                     "warnings": [],
                 }
                 | extra

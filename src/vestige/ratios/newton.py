@@ -136,6 +136,7 @@ def newton_logistic(
         decrement = -float(along) / 2
         converged = decrement <= tolerance * float(weights.sum())
         if converged:
+            head, blocks = head + step_head, blocks + step_blocks  # paid for already, and it squares the error
             break
         size = 1.0
         while True:

@@ -26,6 +26,8 @@ from vestige.nets.shallow import gradients
 NOISE = 1e-4
 # (out_p, out_q, w_p, w_q) -> one loss a member; see `losses`.
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+# (w_p, w_q) -> the derivative of the loss, as a function of outputs on p and q side by side.
+LossSlope = Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]
 
 
 @dataclass(frozen=True)
@@ -151,9 +153,20 @@ def _slope(loss: Loss, p: Side, q: Side) -> Callable[[Tensor], Tensor]:
 
 
 def train(
-    net: BatchedMLP, p: Side, q: Side, stop_p: Side, stop_q: Side, loss: Loss, budget: Budget, seeds: Sequence[int]
+    net: BatchedMLP,
+    p: Side,
+    q: Side,
+    stop_p: Side,
+    stop_q: Side,
+    loss: Loss,
+    budget: Budget,
+    seeds: Sequence[int],
+    loss_slope: LossSlope | None = None,
 ) -> Outcome:
-    """Minimise `loss` on (p, q), keep the parameters with the lowest loss on (stop_p, stop_q); moves `net`."""
+    """Minimise `loss` on (p, q), keep the parameters with the lowest loss on (stop_p, stop_q); moves `net`.
+
+    `loss_slope` is the derivative of `loss` where it is known in closed form; it saves autograd's share of a step.
+    """
     batches_p, batches_q = _Batches(p, budget.batch, seeds, "p"), _Batches(q, budget.batch, seeds, "q")
     total = max(budget.steps, budget.epochs * max(math.ceil(b.n / b.size) for b in (batches_p, batches_q)))
     adam = _Adam(net)
@@ -172,7 +185,8 @@ def train(
                 break
         if step == 0 or not (batches_p.whole and batches_q.whole):
             batch_p, batch_q = batches_p.next(), batches_q.next()
-            x, slope = torch.cat([batch_p.x, batch_q.x], 1), _slope(loss, batch_p, batch_q)
+            x = torch.cat([batch_p.x, batch_q.x], 1)
+            slope = loss_slope(batch_p.w, batch_q.w) if loss_slope else _slope(loss, batch_p, batch_q)
         gradient = torch.cat([g.flatten(1) for g in gradients(net, x, slope, work)], 1)
         lived += best.alive
         if budget.gradient_clip is not None:

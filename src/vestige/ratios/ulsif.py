@@ -69,7 +69,7 @@ class _LeastSquares(Ratio):
         seed: int,
     ) -> None:
         owner = f"{type(self).__name__}.fit"
-        alpha, _ = self._mixing()
+        alpha, cap = self._mixing()
         checks.whole(self.max_centres, "max_centres", owner, low=1)
         checks.number(self.least, "least", owner, low=0, high=1, open_low=True)
         checks.number(self.floor, "floor", owner, low=self.least, high=1)
@@ -106,6 +106,7 @@ class _LeastSquares(Ratio):
             "centres": len(self.theta_),
             "loo_score": float(scores[row, column]),
             "log_normaliser": self.log_z_,
+            "bounds": {"floor": self.floor, "least": self.least} | ({"cap": cap} if alpha else {}),
             "clips": self._clips(torch.cat([phi_p, phi_q])),
         }
 

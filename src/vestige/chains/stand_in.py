@@ -1,0 +1,140 @@
+"""The stand-in for data that is gone: samples that the model generated, weighted so that they look like the data.
+
+At the step in which a task's real data P is here for the last time, the model's samples Q_1 get w = softmax of the
+held-out log p/q_1. Held-out log-ratios are right on average but a little rough, so the weights are then
+entropy-balanced (Hainmueller 2012): of all weights the nearest to w, in KL, under which Q_1 has P's means of phi =
+[1, z, products of z] and of random ReLU features of z. The means of P are used here and dropped; samples and weights
+are kept, and no row of P.
+
+No part of cdre.txt, whose chain (Eq. 5) multiplies ratios of neighbouring steps and loses half of the KL in ten steps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige import rng
+from vestige.numerics import log_normalise, weighted_mean
+from vestige.ratios.stack_features import mixture_standardiser, quadratic
+
+
+@dataclass(frozen=True, eq=False)
+class StandIn:
+    """Generated samples, weights that sum to one, and held-out log p/q of their own step on them."""
+
+    samples: Float[Tensor, "n d"]
+    weights: Float[Tensor, " n"]
+    log_ratio: Float[Tensor, " n"]
+    inherited: float  # variance that the weights carry, per unit variance of a term: 1/n_real, and earlier stand-ins
+
+    @property
+    def ess(self) -> float:
+        """Kish's effective sample size."""
+        return 1 / float(self.weights.square().sum())
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """Log weights after balancing, and the largest distance from a target that is left, in standard deviations."""
+
+    log_weights: Float[Tensor, " n"]
+    off: float
+    iterations: int
+    converged: bool
+
+
+def random_relu(
+    z: Float[Tensor, "n d"], count: int, *, generator: torch.Generator
+) -> Float[Tensor, "n count"]:
+    """relu(a . z + b) with a ~ N(0, I / d) and b ~ N(0, 1): kinks spread over standardised coordinates."""
+    d = z.shape[1]
+    directions = torch.randn(d, count, generator=generator, dtype=z.dtype) / math.sqrt(d)
+    return (z @ directions + torch.randn(count, generator=generator, dtype=z.dtype)).relu()
+
+
+def entropy_balance(
+    log_weights: Float[Tensor, " n"],
+    features: Float[Tensor, "n m"],
+    targets: Float[Tensor, " m"],
+    *,
+    ridge: float = 1e-4,
+    tolerance: float = 1e-10,
+    max_iterations: int = 50,
+) -> Balanced:
+    """The weights w exp(lambda . features) whose feature means are `targets`, up to the ridge on lambda.
+
+    lambda minimises log sum_i w_i exp(lambda . (features_i - targets)) + ridge/2 |lambda|^2, which is convex, by
+    Newton's method with step halving; the ridge keeps it finite where no weights reach the targets.
+    """
+    centred = features - targets
+    lam = centred.new_zeros(centred.shape[1])
+    eye = ridge * torch.eye(len(lam), dtype=lam.dtype)
+
+    def objective(lam: Tensor) -> tuple[Tensor, Tensor]:
+        raw = log_weights + centred @ lam
+        return raw, torch.logsumexp(raw, 0) + ridge / 2 * lam.square().sum()
+
+    raw, value = objective(lam)
+    converged, iterations = False, 0
+    while iterations < max_iterations and not converged:
+        iterations += 1
+        w = torch.softmax(raw, 0)
+        mean = w @ centred
+        spread = (centred - mean) * w.sqrt()[:, None]
+        slope = mean + ridge * lam
+        step = -torch.linalg.solve(spread.mT @ spread + eye, slope)
+        along = float(slope @ step)
+        size = 1.0
+        while True:
+            moved = lam + size * step
+            raw_moved, value_moved = objective(moved)
+            if bool(value_moved <= value + 1e-4 * size * along) or size < 1e-6:
+                break
+            size /= 2
+        converged = -along / 2 <= tolerance
+        if bool(value_moved > value):  # rounding is all that is left
+            break
+        lam, raw, value = moved, raw_moved, value_moved
+    log_w = log_normalise(raw)
+    return Balanced(log_w, float((log_w.exp() @ centred).abs().max()), iterations, converged)
+
+
+def balance_to(
+    p: Float[Tensor, "n_p d"],
+    p_weights: Float[Tensor, " n_p"] | None,
+    q: Float[Tensor, "n_q d"],
+    log_weights: Float[Tensor, " n_q"],
+    *,
+    clip: float,
+    rows_a_product: float,
+    relu: int,
+    ridge: float,
+    seed: int,
+) -> Balanced:
+    """`log_weights` of q's rows, balanced to the means of p's features. Nothing of p is in what is returned."""
+    w_p = p.new_full((len(p),), 1 / len(p)) if p_weights is None else p_weights
+    w_q = q.new_full((len(q),), 1 / len(q))
+    standardise = mixture_standardiser(p, q, w_p, w_q, clip=clip)
+    d, ess_p = p.shape[1], 1 / float(w_p.square().sum())
+    full = d * (d + 1) / 2 <= min(ess_p, len(q)) / rows_a_product
+
+    def seen(x: Tensor) -> Tensor:
+        z = standardise(x)
+        drawn = random_relu(z, relu, generator=rng.fork(seed, "relu"))
+        return torch.cat([quadratic(z, full=full)[:, 1:], drawn], 1)
+
+    on_p, on_q = seen(p), seen(q)
+    target = weighted_mean(on_p, w_p)
+    scale = weighted_mean((on_p - target).square(), w_p).sqrt()
+    varies = scale > 1e-9 * scale.max()  # a feature that is constant on p carries no target worth a division
+    return entropy_balance(
+        log_weights,
+        (on_q[:, varies] - target[varies]) / scale[varies],
+        torch.zeros(int(varies.sum()), dtype=on_q.dtype),
+        ridge=ridge,
+    )

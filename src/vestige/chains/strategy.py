@@ -1,0 +1,80 @@
+"""What every chain strategy offers, and what it finds of one task at one step.
+
+A strategy is a frozen configuration with pure methods: `step` takes a state and returns a new one, so a step that fails
+changes nothing. Tasks are known to it by their position in the chain, 0, 1, 2, ... in order of arrival. `pack` and
+`unpack` turn a state into tensors by name and back, without loss: a chain that was stored goes on with the same bits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Log-ratios log p/q_t of one task where they were not trained on, and how they came about.
+
+    `log_ratio_p` is on the weighted stand-in for p (on p itself at arrival); None means that only Eq. 4 applies.
+    `inherited` times the variance of a term under the stand-in is the error that its weights carry from earlier steps.
+    """
+
+    log_ratio_q: Float[Tensor, " n_q"]
+    log_ratio_p: Float[Tensor, " n_p"] | None
+    p_weights: Float[Tensor, " n_p"] | None
+    inherited: float
+    depth: int  # how many estimated ratios stand between p and q_t
+    gap: float  # KL of rows seen in training minus held-out KL
+    stand_in: int  # samples of the stand-in, and what they are worth; 0 at arrival
+    stand_in_ess: float
+    doubts: tuple[str, ...] = ()
+
+
+class Strategy(ABC, Generic[State]):
+    """How log p/q_t is carried from one step to the next."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse settings that cannot be used."""
+
+    @abstractmethod
+    def step(
+        self, state: State | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
+    ) -> tuple[State, dict[int, Found]]:
+        """The state after a step, and what it found; `real` has the tasks that are new, `model` all of them."""
+
+    @abstractmethod
+    def log_ratio(self, state: State, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+        """log p(x|task) / q_t(x|task)."""
+
+    @abstractmethod
+    def stand_in(self, state: State, task: int) -> tuple[Tensor, Tensor] | None:
+        """Generated samples and the weights, which sum to one, under which they stand for p; None if there are none."""
+
+    @abstractmethod
+    def pack(self, state: State) -> dict[str, Tensor]:
+        """The state as tensors by name."""
+
+    @abstractmethod
+    def unpack(self, tensors: Mapping[str, Tensor]) -> State:
+        """The inverse of `pack`."""
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names start with `prefix`, without it."""
+    return {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def scalar(value: Any) -> Tensor:  # noqa: ANN401 - int or float
+    """A number as a 0-d tensor that keeps all of its digits."""
+    return torch.tensor(value, dtype=torch.int64 if isinstance(value, int) else torch.float64)

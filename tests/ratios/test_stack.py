@@ -1,0 +1,172 @@
+"""The stack against closed forms: Gaussians, two modes, one law; weights, imbalance, warm starts, honesty."""
+
+import math
+
+import pytest
+import torch
+
+from vestige.errors import InputError, NotFitted, VestigeWarning
+from vestige.ratios import Ratio
+from vestige.ratios.stack import Stack
+
+
+def gaussian(n, d=2, mean=0.0, scale=1.0, seed=0):
+    return mean + scale * torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def log_gaussian(x, mean, scale):
+    return (-0.5 * ((x - mean) / scale) ** 2 - math.log(scale)).sum(1)
+
+
+def two_modes(n, seed=0, out=2.0, scale=0.72):
+    side = torch.rand(n, generator=torch.Generator().manual_seed(seed + 1)) < 0.5
+    x = gaussian(n, 2, 0.0, scale, seed)
+    x[:, 0] += torch.where(side, out, -out)
+    return x
+
+
+def skewed(n, seed, shift=0.0, scale=1.0, epsilon=0.5, delta=0.8):
+    """Rotated sinh-arcsinh, 5-d, and its log-density."""
+    turn = torch.linalg.qr(gaussian(5, 5, seed=7))[0]
+    x = (torch.sinh((torch.asinh(gaussian(n, 5, seed=seed)) + epsilon) / delta) * scale + shift) @ turn
+
+    def log_density(at):
+        y = (at @ turn.mT - shift) / scale
+        a = delta * torch.asinh(y) - epsilon
+        return (-0.5 * torch.sinh(a) ** 2 + torch.log(torch.cosh(a) / (1 + y**2).sqrt() / scale)).sum(1)
+
+    return x, log_density
+
+
+def test_gaussians_two_dimensions():
+    p, q = gaussian(3000), gaussian(3000, mean=0.5, scale=0.5, seed=1)
+    stack = Stack().fit(p, q)
+    true = 2 * (math.log(0.5) + 1.25 / 0.5 - 0.5)  # 2.614
+    assert float(stack.held_out_p_.mean()) == pytest.approx(true, rel=0.08)
+    exact = log_gaussian(q, 0.0, 1.0) - log_gaussian(q, 0.5, 0.5)
+    assert float((stack.held_out_q_ - exact).abs().mean()) < 0.1
+    assert abs(stack.gap_) < 0.03
+
+
+def test_two_modes_against_one():
+    p, q = two_modes(4000), gaussian(4000, 2, 0.0, 0.72, 5)
+    stack = Stack().fit(p, q)
+    x = p[:, 0]
+    log_ratio = torch.logaddexp(2 * x / 0.72**2, -2 * x / 0.72**2) - math.log(2) - 2 / 0.72**2
+    assert float(stack.held_out_p_.mean()) == pytest.approx(float(log_ratio.mean()), rel=0.08)
+    # the quadratic alone cannot: it is the networks that carry this one
+    losses = stack.report_["held_out_loss_of_models"]
+    assert min(losses[2:]) < losses[0] - 0.003
+
+
+def test_one_law_says_nothing():
+    stack = Stack().fit(gaussian(3000), gaussian(3000, seed=1))
+    assert abs(float(stack.held_out_p_.mean())) < 0.002
+    assert abs(float(stack.held_out_q_.mean())) < 0.002
+
+
+def test_weights_of_either_side_tilt_the_law():
+    x, y = gaussian(4000, 1), gaussian(4000, 1, seed=1)
+    tilt = torch.exp(x[:, 0])  # N(0, 1) tilted by exp(x) is N(1, 1)
+    grid = torch.linspace(-1, 2, 9, dtype=torch.float64)[:, None]
+    up = Stack().fit(x, y, p_weights=tilt).log_ratio(grid)
+    down = Stack().fit(y, x, q_weights=tilt).log_ratio(grid)
+    assert float((up - (grid[:, 0] - 0.5)).abs().max()) < 0.3
+    assert float((down + (grid[:, 0] - 0.5)).abs().max()) < 0.3
+
+
+def test_unequal_sizes_need_no_correction():
+    p, q = gaussian(600, 1, 0.5), gaussian(6000, 1, seed=1)
+    grid = torch.linspace(-1, 1.5, 9, dtype=torch.float64)[:, None]
+    got = Stack().fit(p, q).log_ratio(grid)
+    assert float((got - (0.5 * grid[:, 0] - 0.125)).abs().max()) < 0.3  # log(n_q / n_p) would be 2.3
+
+
+def test_memorising_is_held_out_and_warned_of():
+    p, q = gaussian(150, 30), gaussian(150, 30, seed=1)
+    with pytest.warns(VestigeWarning, match="seen in training"):
+        stack = Stack(stack_ridge=1.0).fit(p, q)  # the ridge keeps models in that memorise
+    assert abs(float(stack.held_out_p_.mean())) < 0.05
+    assert float(stack.log_ratio(p).mean()) > float(stack.held_out_p_.mean()) + 0.05
+    assert stack.gap_ > stack.gap_warning
+
+
+def test_same_seed_same_bits_and_rows_alone():
+    p, q = gaussian(300, 3), gaussian(300, 3, 0.3, seed=1)
+    first, second = Stack().fit(p, q, seed=4), Stack().fit(p, q, seed=4)
+    for key, value in first.state_dict().items():
+        assert torch.equal(value, second.state_dict()[key]), key
+    alone = torch.cat([first.log_ratio(row[None]) for row in p[:20]])
+    torch.testing.assert_close(alone, first.log_ratio(p)[:20], atol=1e-12, rtol=1e-12)
+
+
+def test_save_and_load(tmp_path):
+    p, q = gaussian(200, 2), gaussian(200, 2, 0.3, seed=1)
+    stack = Stack(max_steps=20, decays=(0.1,)).fit(p, q)
+    loaded = Ratio.load(stack.save(tmp_path / "stack.json"))
+    assert torch.equal(loaded.log_ratio(p), stack.log_ratio(p))
+    assert not hasattr(loaded, "held_out_p_")
+    warm = Stack(max_steps=20, decays=(0.1,)).fit_from(loaded, p, q)  # a chain goes on in another process
+    assert warm.report_["steps"] == 20
+
+
+def test_warm_start_keeps_coordinates_and_folds_and_is_shorter():
+    anchor = gaussian(3000)
+    before = Stack(min_steps=50).fit(anchor, gaussian(3000, mean=0.45, scale=0.55, seed=1), seed=3)
+    after = Stack(min_steps=50).fit_from(before, anchor, gaussian(3000, mean=0.5, scale=0.5, seed=2), seed=9)
+    assert after.report_["steps"] < before.report_["steps"]
+    for key in ("shift", "scale", "centres", "fold_seed"):
+        assert torch.equal(after.state_dict()[key], before.state_dict()[key]), key
+    true = 2 * (math.log(0.5) + 1.25 / 0.5 - 0.5)
+    assert float(after.held_out_p_.mean()) == pytest.approx(true, rel=0.1)
+
+
+def test_warm_start_refuses_what_does_not_fit():
+    p, q = gaussian(60, 2), gaussian(60, 2, seed=1)
+    fitted = Stack(max_steps=5).fit(p, q)
+    with pytest.raises(NotFitted):
+        Stack().fit_from(Stack(), p, q)
+    with pytest.raises(InputError, match="same configuration"):
+        Stack(max_steps=6).fit_from(fitted, p, q)
+    with pytest.raises(InputError, match="2 features wide"):
+        Stack(max_steps=5).fit_from(fitted, gaussian(60, 3), gaussian(60, 3))
+
+
+@pytest.mark.parametrize(
+    "options", [{"folds": 1}, {"clip": 0.0}, {"ridge": -1.0}, {"decays": (-0.1,)}, {"average": 1.0}, {"batch": 0}]
+)
+def test_senseless_settings_are_refused(options):
+    with pytest.raises(InputError, match=next(iter(options))):
+        Stack(**options).fit(gaussian(20), gaussian(20, seed=1))
+
+
+def test_weight_on_a_single_row_is_refused():
+    alone = torch.zeros(20, dtype=torch.float64)
+    alone[3] = 1.0
+    with pytest.raises(InputError, match="at least two rows"):
+        Stack().fit(gaussian(20), gaussian(20, seed=1), p_weights=alone)
+
+
+@pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+@pytest.mark.parametrize(("n", "d"), [(2, 1), (3, 4), (40, 2)])
+def test_few_rows_and_constant_columns_give_finite_ratios(n, d):
+    p, q = gaussian(n, d), gaussian(n, d, seed=1)
+    p[:, 0] = q[:, 0] = 5.0
+    assert bool(torch.isfinite(Stack(min_steps=20).fit(p, q).log_ratio(p)).all())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d", "mean", "scale", "within"), [(2, 0.5, 0.5, 0.06), (100, 0.2, 0.8, 0.08)])
+def test_gaussians_at_full_size(d, mean, scale, within):
+    p, q = gaussian(10000, d), gaussian(10000, d, mean, scale, 1)
+    stack = Stack().fit(p, q)
+    true = d * (math.log(scale) + (1 + mean**2) / (2 * scale**2) - 0.5)
+    assert float(stack.held_out_p_.mean()) == pytest.approx(true, rel=within)
+
+
+@pytest.mark.slow
+def test_skewed_and_heavy_tailed():
+    p, log_p = skewed(10000, 0)
+    q, log_q = skewed(10000, 1, 0.6, 0.65)
+    stack = Stack().fit(p, q)
+    assert float(stack.held_out_p_.mean()) == pytest.approx(float((log_p(p) - log_q(p)).mean()), rel=0.08)
