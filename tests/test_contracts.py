@@ -27,16 +27,32 @@ class Row:
     may_hold: int | None = 0
     is_vanilla: bool = False
     pulls: bool = False  # has a penalty that must not be zero once a second task has moved the weights
+    without: str = "vanilla"  # what is left of the method when its pull has no strength
 
+
+# Three samples for each of six classes; and a total that six does not divide.
+THREE_A_CLASS = {"hidden": (16,), "memory_per_class": 3}
+TEN_IN_ALL = {"hidden": (16,), "memory_per_class": None, "memory_total": 10}
 
 LEARNERS = {
     "ewc": Row(pulls=True),
     "ewc_huszar": Row(pulls=True),
+    "ewc_huszar_s": Row(THREE_A_CLASS, may_hold=18, pulls=True, without="vanilla_s"),
     "ewc_pp": Row(pulls=True),
+    "ewc_pp_s": Row(THREE_A_CLASS | {"replay": "beside"}, may_hold=18, pulls=True, without="vanilla_s"),
+    "ewc_s": Row(TEN_IN_ALL, may_hold=10, pulls=True, without="vanilla_s"),
+    "gem": Row(TEN_IN_ALL, may_hold=10),
+    "icarl": Row(TEN_IN_ALL, may_hold=10),
+    "icarl_hb1": Row(THREE_A_CLASS, may_hold=18),
     "joint": Row(may_hold=None),
     "pi": Row(pulls=True),
+    "pi_s": Row(THREE_A_CLASS | {"replay": "mixed"}, may_hold=18, pulls=True, without="vanilla_s"),
     "rwalk": Row(pulls=True),
+    "rwalk_s": Row(
+        THREE_A_CLASS | {"replay": "finetune", "finetune_epochs": 3}, may_hold=18, pulls=True, without="vanilla_s"
+    ),
     "vanilla": Row(is_vanilla=True),
+    "vanilla_s": Row(TEN_IN_ALL, may_hold=10),
 }
 
 
@@ -189,9 +205,10 @@ class TestPull:
             assert (learner.penalty() > 0) is (task.info.index > 0)
             learner.end_task(task)
 
-    def test_no_strength_no_difference_from_vanilla(self, name):
-        free = build(name, stream(), hidden=(16,), lam=0.0)
-        plain = build("vanilla", stream(), hidden=(16,))
+    def test_no_strength_no_difference_from_the_method_without_it(self, name):
+        row = LEARNERS[name]
+        free = build(name, stream(), **row.fields, lam=0.0)
+        plain = build(row.without, stream(), **row.fields)
         for each in (free, plain):
             protocol.run(stream(), each)
         for key, value in plain.net.state_dict().items():
@@ -200,7 +217,7 @@ class TestPull:
     def test_a_strong_pull_holds_the_weights(self, name):
         moved = {}
         for lam in (0.0, 1e4):
-            learner, ends = build(name, stream(), hidden=(16,), lam=lam), []
+            learner, ends = build(name, stream(), **LEARNERS[name].fields, lam=lam), []
             for task in stream():
                 learner.begin_task(task)
                 for x, y in zip(task.x.split(20), task.y.split(20), strict=True):
@@ -365,6 +382,27 @@ class TestRatio:
             fitted(name).log_ratio(torch.zeros(3, 5))
         with pytest.raises(NotFitted, match="before fit"):
             ESTIMATORS[name]().log_ratio(p)
+
+    @pytest.mark.parametrize("case", ["constant column", "integer images", "more features than rows", "two rows"])
+    def test_odd_input_gets_a_finite_answer(self, name, case):
+        g = torch.Generator().manual_seed(3)
+        p, q = two_gaussians(40, 30)
+        if case == "constant column":
+            p, q = (torch.cat([x, torch.full((len(x), 1), 7.0)], 1) for x in (p, q))
+        elif case == "integer images":
+            p, q = (torch.randint(256, (n, 3, 3), generator=g, dtype=torch.uint8) for n in (40, 30))
+        elif case == "more features than rows":
+            p, q = (torch.randn(n, 50, generator=g) for n in (40, 30))
+        else:
+            p, q = p[:2], q[:2]
+        try:
+            ratio = ESTIMATORS[name]().fit(p, q)
+        except InputError:  # two rows may be too few to hold any out; every InputError is the one sentence
+            if case == "two rows":
+                return
+            raise
+        assert ratio.log_ratio(q).isfinite().all()
+        assert ratio.log_ratio(p).isfinite().all()
 
     def test_the_report_says_what_happened_in_plain_json(self, name):
         report = fitted(name).report_

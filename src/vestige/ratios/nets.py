@@ -13,10 +13,13 @@ Deviations from the paper: the normaliser of Eq. 3 is taken once, over all of q 
 code normalises by whatever batch is passed). Features are standardised by q and clamped where a normal sample of its
 size has about 5 rows left outside (`clip="auto"`): one row of p beyond all rows of q would otherwise send psi to
 infinity there, on training and held-out rows alike, in this loss and in every other that has no lower bound without
-samples of one side (`_unbounded`). Networks are 32-32 with learning rate 1e-2 on a cosine instead of 256-256 with 2e-5,
-which costs a hundredth and is no worse; each member's gradient norm is clipped. From 10 features on, squares of the
-features join the network (`skip`), through a direct linear path too: without them plain networks lose half of the
-divergence between 100-dimensional Gaussians.
+samples of one side (`_unbounded`). For the same reason early stopping looks at the log-loss of the ratio in all of
+these, not at their own held-out loss: with 300 and 200 rows of two Gaussians one unit apart in each of 2 coordinates,
+the mean squared error of log r on p fell from 6.6 to 0.56 (KLIEP), 36 to 1.4 (LSIF), 3.0 to 0.8 (Pearson) and 5.2 to
+1.5 (KL); with 3000 rows it stayed, but for LSIF (0.4 to 0.8). Networks are 32-32 with learning rate 1e-2 on a cosine
+instead of 256-256 with 2e-5, which costs a hundredth and is no worse; each member's gradient norm is clipped. From 10
+features on, squares of the features join the network (`skip`), through a direct linear path too: without them plain
+networks lose half of the divergence between 100-dimensional Gaussians.
 """
 
 from __future__ import annotations
@@ -91,6 +94,20 @@ class NetRatio(Ratio):
     def _unbounded(self) -> str | None:
         """The side, "p" or "q", without samples of which the loss has no lower bound."""
         return None
+
+    def _judge(self) -> Loss | None:
+        """What early stopping looks at: the loss itself, or log-loss where the loss has no lower bound.
+
+        A few rows of p among none of q send such a loss to minus infinity on held-out rows as well as on training
+        rows; the log-loss of the same ratio is bounded and proper.
+        """
+        if self._unbounded() is None:
+            return None
+        return lambda v_p, v_q, w_p, w_q: losses.logistic(*self._centred(v_p, v_q, w_q), w_p, w_q)
+
+    def _centred(self, v_p: Tensor, v_q: Tensor, w_q: Tensor) -> tuple[Tensor, Tensor]:
+        """log r of outputs on p and q; a loss that leaves its constant open fixes it here."""
+        return self._read(v_p), self._read(v_q)
 
     def _clip(self, n_p: int, n_q: int) -> float | None:
         if self.clip != "auto":
@@ -185,7 +202,8 @@ class NetRatio(Ratio):
         budget = Budget(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Budget)})
         sizes_pq = n_p, len(members[0].sample.q)
         parts = (*sides(members, 0, quadratic), *sides(members, 1, quadratic))
-        outcome = train(net, *parts, self._loss(*sizes_pq), budget, seeds, self._loss_slope(*sizes_pq))
+        loss, slopes, judge = self._loss(*sizes_pq), self._loss_slope(*sizes_pq), self._judge()
+        outcome = train(net, *parts, loss, budget, seeds, slopes, judge)
         state = net.state() | {
             "shift": torch.stack([m.standardise.shift for m in members]),
             "scale": torch.stack([m.standardise.scale for m in members]),
@@ -197,6 +215,8 @@ class NetRatio(Ratio):
         affine = torch.empty(2, len(members), dtype=torch.float64)
         for i, m in enumerate(members):
             slope, offset, extra = self._finish(m, log_p[i], log_q[i])
+            if judge is not None:
+                extra = {"held_out_log_loss": float(outcome.judged[i])} | extra
             affine[0, i], affine[1, i] = slope, offset
             reports.append(
                 {
@@ -243,6 +263,10 @@ class KLIEPNet(NetRatio):
 
     def _loss(self, n_p: int, n_q: int) -> Loss:
         return losses.kliep
+
+    def _centred(self, v_p: Tensor, v_q: Tensor, w_q: Tensor) -> tuple[Tensor, Tensor]:
+        level = torch.logsumexp(v_q + w_q.log(), 1, keepdim=True)
+        return v_p - level, v_q - level
 
     def _finish(self, member: Prepared, log_p: Tensor, log_q: Tensor) -> tuple[float, float, dict[str, Any]]:
         log_normaliser = float(log_mean_exp(log_q, member.sample.q_weights))  # Eq. 3's denominator

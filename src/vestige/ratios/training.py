@@ -58,6 +58,7 @@ class Outcome:
     """How each member's training ended. The network holds each member's best parameters."""
 
     held_out_loss: Float[Tensor, " m"]
+    judged: Float[Tensor, " m"]  # what chose the best step; the held-out loss where that is its own judge
     best_step: Int[Tensor, " m"]
     converged: Bool[Tensor, " m"]
     clipped: Float[Tensor, " m"]  # the share of updates whose gradient was scaled down
@@ -162,11 +163,14 @@ def train(
     budget: Budget,
     seeds: Sequence[int],
     loss_slope: LossSlope | None = None,
+    judge: Loss | None = None,
 ) -> Outcome:
-    """Minimise `loss` on (p, q), keep the parameters with the lowest loss on (stop_p, stop_q); moves `net`.
+    """Minimise `loss` on (p, q), keep the parameters that `judge` likes best on (stop_p, stop_q); moves `net`.
 
     `loss_slope` is the derivative of `loss` where it is known in closed form; it saves autograd's share of a step.
+    `judge` is `loss` itself unless that is no judge: one without a lower bound rewards what it has not seen.
     """
+    judge = judge or loss
     batches_p, batches_q = _Batches(p, budget.batch, seeds, "p"), _Batches(q, budget.batch, seeds, "q")
     total = max(budget.steps, budget.epochs * max(math.ceil(b.n / b.size) for b in (batches_p, batches_q)))
     adam = _Adam(net)
@@ -180,7 +184,7 @@ def train(
         if step % budget.check_every == 0 or step == total:
             with torch.no_grad():
                 out = net(stop_x).squeeze(2)
-                best.update(loss(out[:, :stop_at], out[:, stop_at:], stop_p.w, stop_q.w), step)
+                best.update(judge(out[:, :stop_at], out[:, stop_at:], stop_p.w, stop_q.w), step)
             if step == total or not bool(best.alive.any()):
                 break
         if step == 0 or not (batches_p.whole and batches_q.whole):
@@ -195,8 +199,11 @@ def train(
             gradient *= factor[:, None]
         adam.step(gradient, budget.lr * (1 + math.cos(math.pi * step / total)) / 2, budget.decay)
     adam.flat.copy_(best.kept)
+    with torch.no_grad():
+        out = net(stop_x).squeeze(2)
+        held_out = loss(out[:, :stop_at], out[:, stop_at:], stop_p.w, stop_q.w)
     # Stopped by patience, or little gained in the second half; what overflowed on the way has not converged. A share of
     # the gain, because a learning rate that is far too small also gives a flat curve.
     gain, late = best.start - best.loss, best.half_way - best.loss
     settled = ~best.alive | (late < budget.tolerance * gain + NOISE)
-    return Outcome(best.loss, best.step, settled & best.latest.isfinite(), clipped / lived.clamp_min(1), step)
+    return Outcome(held_out, best.loss, best.step, settled & best.latest.isfinite(), clipped / lived.clamp_min(1), step)
