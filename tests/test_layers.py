@@ -22,6 +22,7 @@ ROOMS = [
     "data",
     "nets",
     "ratios",
+    "chains",
     "metrics",
     "comparison",
     "memory",

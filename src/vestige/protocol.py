@@ -50,7 +50,7 @@ def run(
 ) -> Record:
     """Train `learner` on `stream`, test it on every task after each, and say what came out.
 
-    `reference` gives the accuracies a*_k of rwalk Eq. 4: the Record of a `joint` run on the same stream (its diagonal),
+    `reference` gives the accuracies a*_k of RWalk Eq. 4: the Record of a `joint` run on the same stream (its diagonal),
     or the numbers themselves. Both heads are measured in one run where both are defined.
     """
     owner = "protocol.run"
@@ -149,7 +149,7 @@ def _accuracies(
 ) -> dict[str, float]:
     """Accuracy on task j after task k (-1: before any training) under each head.
 
-    Single-head: all outputs of tasks 1..max(j, k) compete (rwalk section 2.1; for a task that is still to come its own
+    Single-head: all outputs of tasks 1..max(j, k) compete (RWalk section 2.1; for a task that is still to come its own
     outputs must take part, or its accuracy would be zero by construction). Multi-head: those of task j alone.
     """
     if len(test.y) == 0:
@@ -173,7 +173,7 @@ def _batches(test: TestSet, size: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def reference_accuracies(reference: Record | ArrayLike | None, stream: Stream) -> Float64[Tensor, " t"] | None:
-    """a*_k of rwalk Eq. 4: the diagonal of a jointly trained Record, or the numbers as given."""
+    """a*_k of RWalk Eq. 4: the diagonal of a jointly trained Record, or the numbers as given."""
     if reference is None:
         return None
     if isinstance(reference, Record):

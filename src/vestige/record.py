@@ -58,7 +58,7 @@ def code_version(root: Path = Path(__file__).parent, rooms: tuple[str, ...] = DE
 class Record:
     """The outcome of one run. R[trained_up_to, tested_on] is `matrices[head]`; NaN is what was not measured.
 
-    `reference` is what a jointly trained model reaches on each task (rwalk Eq. 4), `baseline[head]` what this very
+    `reference` is what a jointly trained model reaches on each task (RWalk Eq. 4), `baseline[head]` what this very
     network reached before any training, which forward transfer is measured from.
     """
 

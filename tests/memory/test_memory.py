@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from vestige.errors import InputError
-from vestige.memory import Memory
+from vestige.errors import InputError, StoreError
+from vestige.memory import Memory, shares
 
 
 def test_it_holds_copies_and_counts_them():
@@ -30,6 +30,73 @@ def test_more_than_the_budget_is_refused_and_changes_nothing():
         Memory(budget=-1)
 
 
+def test_more_of_a_class_than_its_budget_is_refused():
+    memory = Memory(None, per_class=2)
+    memory.add(torch.rand(3, 2), torch.tensor([0, 4, 4]), task=0)
+    with pytest.raises(InputError, match=r"at most 2 samples in a class\. Got 3 of class 4"):
+        memory.add(torch.rand(1, 2), torch.tensor([4]), task=1)
+    assert len(memory) == 3
+    with pytest.raises(InputError, match="'per_class' of Memory must be at least 0"):
+        Memory(None, per_class=-1)
+
+
+@pytest.mark.parametrize(("n", "parts", "expected"), [(10, 4, [3, 3, 2, 2]), (2, 3, [1, 1, 0]), (6, 3, [2, 2, 2])])
+def test_shares_sum_to_what_there_is(n, parts, expected):
+    assert shares(n, parts) == expected
+
+
+def fill(memory, classes, task, n=50):
+    """All that is allowed of n samples a class; the input says (class, task, place in its order)."""
+    room = memory.make_room(torch.tensor(classes), task)
+    for label in classes:
+        rows = torch.tensor([[label, task, i] for i in range(n)])[: room[label]].float()
+        memory.add(rows, torch.full((len(rows),), label), task)
+    return room
+
+
+@pytest.mark.parametrize("budget", [0, 1, 2, 3, 7, 10, 23])
+def test_a_total_that_the_classes_do_not_divide_is_used_up_and_not_exceeded(budget):
+    memory = Memory(budget)
+    for task in range(4):
+        fill(memory, [2 * task + 1, 2 * task], task)
+        assert len(memory) == budget
+        counts = memory.y.bincount(minlength=8)[: 2 * task + 2]
+        assert counts.max() - counts.min() <= 1
+
+
+def test_what_goes_goes_from_the_end_of_each_class():
+    memory = Memory(7)
+    fill(memory, [5, 2], 0)
+    assert memory.y.tolist() == [5] * 4 + [2] * 3
+    fill(memory, [0], 1)
+    assert memory.x[:, [0, 2]].tolist() == [[5, 0], [5, 1], [5, 2], [2, 0], [2, 1], [0, 0], [0, 1]]
+
+
+def test_a_class_that_comes_back_shares_its_budget_among_its_tasks():
+    memory = Memory(None, per_class=5)
+    for task, expected in enumerate(([5], [3, 2], [2, 2, 1])):
+        assert fill(memory, [0, 1], task) == {0: expected[-1], 1: expected[-1]}
+        for label in (0, 1):
+            assert memory.task[memory.y == label].bincount().tolist() == expected
+    assert memory.x[memory.y == 1][:, 2].tolist() == [0, 1, 0, 1, 0]
+
+
+def test_of_two_budgets_the_smaller_counts():
+    memory = Memory(10, per_class=4)
+    fill(memory, [0, 1], 0)
+    assert memory.y.bincount().tolist() == [4, 4]
+    fill(memory, [2], 1)
+    assert memory.y.bincount().tolist() == [4, 3, 3]
+
+
+def test_a_small_class_leaves_its_share_unused():
+    memory = Memory(6)
+    fill(memory, [0, 1], 0, n=1)
+    assert len(memory) == 2
+    fill(memory, [2], 1)
+    assert memory.y.bincount().tolist() == [1, 1, 2]
+
+
 def test_state_comes_back():
     one, two = Memory(None), Memory(None)
     one.add(torch.rand(3, 2), torch.tensor([0, 1, 1]), task=2)
@@ -37,3 +104,10 @@ def test_state_comes_back():
     assert torch.equal(one.x, two.x)
     assert torch.equal(one.y, two.y)
     assert torch.equal(one.task, two.task)
+    for small, sentence in (
+        (Memory(2), "holds 3 samples; the budget"),
+        (Memory(9, 1), "holds 2 samples; the per_class"),
+    ):
+        with pytest.raises(StoreError, match=sentence):
+            small.load_state_dict(one.state_dict())
+        assert len(small) == 0

@@ -140,6 +140,20 @@ def test_held_out_figures_of_a_good_classifier():
     assert report["calibration"]["slope"] == pytest.approx(1, abs=0.15)
 
 
+@pytest.mark.parametrize("kind", ["linear", "net"])
+def test_without_held_out_rows_no_figure_is_called_held_out_but_calibration_has_its_own(kind):
+    p, q = normal(60, 1, 0.0, seed=1), normal(60, 1, 1.0, seed=2)
+    plain = Logistic(kind, held_out=0.0, **FAST).fit(p, q).report_
+    assert plain["held_out"] is None
+    assert plain["held_out_loss"] is None
+    calibrated = Logistic(kind, held_out=0.0, calibration="platt", **FAST).fit(p, q).report_
+    assert calibrated["held_out"]["log_loss"] > 0
+    # The convex fit on all rows is the same whether or not a first one was held back to be judged.
+    if kind == "linear":
+        both = [Logistic(kind, held_out=share).fit(p, q).log_ratio(p) for share in (0.0, 0.2)]
+        torch.testing.assert_close(*both, atol=1e-7, rtol=0)
+
+
 def test_dead_and_constant_features_change_nothing():
     p, q = normal(400, 1, 0.0, seed=1), normal(400, 1, 0.5, seed=2)
     dead = torch.zeros(400, 1, dtype=torch.float64)

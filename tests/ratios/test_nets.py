@@ -171,6 +171,16 @@ def test_one_row_of_p_beyond_every_row_of_q_does_not_send_the_ratio_away():
     assert bounded < 2 < runaway
 
 
+def test_without_held_out_rows_every_row_trains_and_the_training_loss_decides():
+    p, q = normal(30, 1, 0.0, seed=1), normal(30, 1, 1.0, seed=2)
+    stopped, whole = (KLIEPNet(held_out=share, clip=None, **FAST).fit(p, q) for share in (0.2, 0.0))
+    losses_on_all = [float(ratio.log_ratio(p).mean()) for ratio in (stopped, whole)]  # minus KLIEP's loss
+    assert losses_on_all[1] > losses_on_all[0]
+    assert whole.report_["best_step"] > 100  # training goes on to the end: the training loss keeps falling
+    assert whole.report_["held_out_loss"] is None
+    assert "held_out_log_loss" not in whole.report_
+
+
 def test_a_fit_that_stops_short_says_so():
     p, q = normal(400, 1, 0.0, seed=1), normal(400, 1, 2.0, seed=2)
     ratio = KLIEPNet(hidden=(8,), steps=10, epochs=1, check_every=1, lr=1e-3)

@@ -27,7 +27,7 @@ def conclude(
         bound = "" if math.isnan(js.high) else f", and their JS divergence is at most {max(js.high, 0):.2g} nats"
         return (
             f"No difference between {real} and {fake} was found (p = {p_value:.2g}): a classifier tells their rows "
-            f"apart {accuracy:.1%} of the time, like a coin{bound}."
+            f"apart {accuracy:.1%} of the time{bound}."
         )
     if blind:
         return f"The rows of {fake} differ from those of {real} (p = {p_value:.2g}); how much is not known: {blind}."

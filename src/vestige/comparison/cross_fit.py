@@ -3,7 +3,7 @@
 An estimator that cross-fits on its own (`Stack`) hands over its held-out values; any other is fitted once a fold, on
 the rest. Of very large sets a random part is fitted on, and the rows outside it are held out by nature: they get the
 mean of the folds' log-ratios. Platt's two numbers, fitted on the held-out values, then calibrate them
-(lfiw.txt App. C.1); the slope is never negative, so an estimator that found nothing ends at r = 1.
+(LFIW App. C.1); the slope is never negative, so an estimator that found nothing ends at r = 1.
 
 A `Bootstrap` brings intervals with it: each row's come from an ensemble that has not seen the row.
 """

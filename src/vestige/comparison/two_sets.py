@@ -107,7 +107,7 @@ def compare(
     log_weights = found.log_ratio_q if weights is None else found.log_ratio_q + (weights * len(y)).log()
     diagnosis = diagnose(log_weights, **figures)
     on_step("test")
-    p_value = _p_value(x, y, weights, pair_rows, seed)
+    p_value = _p_value(x, y, weights, rows, seed)
     if standardise:
         x, y, clipped = _standardised(x, y)
         warnings += clipped
@@ -203,8 +203,12 @@ def _gap_warning(found: HeldOut, kl: Estimate) -> tuple[str, ...]:
 
 
 def _p_value(p: Tensor, q: Tensor, weights: Tensor | None, rows: int, seed: int) -> float:
-    """Of a permutation test on at most `rows` rows a side; weighted rows are first drawn by weight, half as many as
-    they are worth, so that few are drawn twice."""
+    """Of a permutation test on at most `rows` rows a side.
+
+    Weighted rows are first drawn by weight, half as many as they are worth, so that few are drawn twice. Measured over
+    300 pairs of one law, 5 % are rejected 4 % of the time; with exact weights 4 % for mild ones, and 9 %, too many,
+    where they are worth a few rows in a hundred.
+    """
     if weights is not None:
         worth = float(1 / weights.square().sum())
         q = q[resample(max(2, int(worth / 2)), weights.log(), seed)]

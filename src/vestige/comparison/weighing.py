@@ -1,4 +1,4 @@
-"""Weights that turn samples of a model into samples of the data (lfiw.txt section 2), ready to be written.
+"""Weights that turn samples of a model into samples of the data (LFIW section 2), ready to be written.
 
 Held-out, calibrated log-ratios of the model's rows; on request tempered to an effective sample size; self-normalised
 to mean one (Eq. 6). The diagnosis before tempering says what the ratio is worth, the one after it what the weights are.

@@ -1,4 +1,4 @@
-"""Streams without borders (robust-evaluations section 5): `blurred` ones mix, in `continuous` there are none at all.
+"""Streams without borders (Farquhar and Gal section 5): `blurred` ones mix, in `continuous` there are none at all.
 
 Every sample is used once, at a time of its own; sorting by time gives the order in which the learner sees it, and
 cutting time into equal parts gives the points at which it is tested. The learner hears of no border.

@@ -1,4 +1,4 @@
-"""Streams in which classes come again (robust-evaluations section 5): `overlapping` rates, and `long` sequences.
+"""Streams in which classes come again (Farquhar and Gal section 5): `overlapping` rates, and `long` sequences.
 
 `overlapping` deals each class out to several tasks at different rates; `long` draws as many tasks as one likes from
 one data set.

@@ -144,7 +144,7 @@ def two_task(
     per_class: int | None = None,
     seed: int = 0,
 ) -> Stream:
-    """All of `a`, then all of `b` (robust-evaluations section 3.2.3); the classes of `b` get outputs of their own."""
+    """All of `a`, then all of `b` (Farquhar and Gal section 3.2.3); the classes of `b` get outputs of their own."""
     owner = "two_task"
     declared = declare(head, train_logits, None, owner)
     val_fraction = number(val_fraction, "val_fraction", owner, low=0, high=1, open_high=True)

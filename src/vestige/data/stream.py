@@ -25,13 +25,13 @@ TrainLogits = Literal["current", "seen", "all"]
 
 @dataclass(frozen=True)
 class Declared:
-    """What the stream says of itself; the desiderata of robust-evaluations section 5 are read from here.
+    """What the stream says of itself; the desiderata of Farquhar and Gal section 5 are read from here.
 
     `head`: one output vector shared by all tasks, or one for each. `train_logits`: over which outputs the loss is
     taken. `task_labels_at_test`: whether `predict` is told the task. `boundaries_told`: whether the learner hears of a
     new task. `ordered`: samples come in a fixed order, once. `continuous`: class probabilities drift rather than jump.
     `overlapping`: some class appears in several tasks. `same_inputs`: tasks differ in inputs only by a fixed map
-    (permutation, rotation), which is what robust-evaluations section 4.1 objects to.
+    (permutation, rotation), which is what Farquhar and Gal section 4.1 objects to.
     """
 
     head: Head

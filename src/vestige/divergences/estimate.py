@@ -1,6 +1,6 @@
 """Divergences from log-ratios alone, with an error, a diagnosis, and a refusal where the samples cannot carry them.
 
-cdre.txt Eq. 4 averages f(r) over samples of q. Deviation: with samples of both laws the default is the bounded or
+CDRE Eq. 4 averages f(r) over samples of q. Deviation: with samples of both laws the default is the bounded or
 light-tailed two-sided form of `family`, because Eq. 4 breaks where q is narrower than p (E_q[r^2] is infinite from
 sigma_q < sigma_p / sqrt 2 on, and its kl is then a third too low at n = 10000 even with the exact ratio).
 

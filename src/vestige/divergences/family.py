@@ -1,4 +1,4 @@
-"""The f family: D_f(p || q) = E_q[f(p/q)], everything evaluated from log r = log p/q (cdre.txt Eq. 4).
+"""The f family: D_f(p || q) = E_q[f(p/q)], everything evaluated from log r = log p/q (CDRE Eq. 4).
 
 `p` is the numerator (real data), `q` the denominator (model). Conventions, all in nats: kl is KL(p || q); js has the
 maximum log 2; hellinger2 is 1 - BC in [0, 1], BC the Bhattacharyya coefficient; total_variation lies in [0, 1];

@@ -1,6 +1,6 @@
 """Which terms are averaged for a divergence, over which samples, and how far such an average may be off.
 
-A divergence is E_p[a] + E_q[b] for some maps a, b of log r = log p/q. `choose` picks them: "eq4" is cdre.txt Eq. 4 on
+A divergence is E_p[a] + E_q[b] for some maps a, b of log r = log p/q. `choose` picks them: "eq4" is CDRE Eq. 4 on
 samples of q, E_q[f(r)], and its mirror on samples of p, the reverse divergence of -log r; "light" and "two_sided" are
 explained in `family`.
 """

@@ -1,4 +1,4 @@
-"""Which samples of a class to keep when its task ends: rwalk section 4.2, iCaRL's herding, k-center.
+"""Which samples of a class to keep when its task ends: RWalk section 4.2, iCaRL's herding, k-center.
 
 A sampler is given a `View` of one class's samples, all of them from the task that is ending, and says which `m` to
 keep, best first. It never sees the memory or another task.
@@ -19,9 +19,8 @@ other by weight: the m largest of log q plus Gumbel noise are exactly that, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float, Int64
@@ -36,7 +35,10 @@ class View(NamedTuple):
     log_p: Float[Tensor, "n k"]  # over the outputs that train
 
 
-Sampler = Callable[..., Tensor]  # (view, m, *, generator) -> m places in the view, best first
+class Sampler(Protocol):
+    """Says which m samples of a view to keep, best first."""
+
+    def __call__(self, view: View, m: int, *, generator: Generator) -> Tensor: ...
 
 
 def draw(log_weights: Float[Tensor, " n"], m: int, *, generator: Generator) -> Int64[Tensor, " m"]:
@@ -76,9 +78,7 @@ def unit_length(features: Float[Tensor, "n f"], floor: float = 1e-12) -> Float[T
     return features / features.norm(dim=1, keepdim=True).clamp_min(floor)
 
 
-def mean_of_features(
-    view: View, m: int, *, generator: Generator, unit: bool = False
-) -> Int64[Tensor, " m"]:
+def mean_of_features(view: View, m: int, *, generator: Generator, unit: bool = False) -> Int64[Tensor, " m"]:
     """Greedy: choice k brings the mean of the chosen as near as it can to the mean of all."""
     features = view.features.double()
     features = unit_length(features) if unit else features
@@ -96,21 +96,26 @@ def mean_of_features(
     return chosen
 
 
+def herding(view: View, m: int, *, generator: Generator) -> Int64[Tensor, " m"]:
+    """`mean_of_features` on features of unit length."""
+    return mean_of_features(view, m, generator=generator, unit=True)
+
+
 def k_center(view: View, m: int, *, generator: Generator) -> Int64[Tensor, " m"]:
     """Greedy: each next one is the farthest from all chosen before."""
     features = view.features.double()
     m = min(m, len(features))
     chosen = torch.empty(m, dtype=torch.int64)
-    distance = torch.full((len(features),), torch.inf, dtype=torch.float64)
+    squares = features.square().sum(1)
+    distance = torch.full((len(features),), torch.inf, dtype=torch.float64)  # squared
     start = torch.randint(len(features), (), generator=generator)
     for k in range(m):
         chosen[k] = start if k == 0 else distance.argmax()
-        distance = torch.minimum(distance, (features - features[chosen[k]]).square().sum(1))
+        here = features[chosen[k]]
+        distance = torch.minimum(distance, squares - 2 * (features @ here) + here.square().sum())
         distance[chosen[k]] = -torch.inf  # a double of a chosen one may still come, the chosen one may not
     return chosen
 
-
-herding = partial(mean_of_features, unit=True)
 
 SAMPLERS: dict[str, Sampler] = {
     "entropy": entropy,

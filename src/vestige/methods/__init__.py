@@ -9,19 +9,31 @@ from vestige.errors import InputError
 from vestige.methods.base import Info, Learner, Outputs, Spec, TrainConfig
 from vestige.methods.ewc import EWC, EWCHuszar
 from vestige.methods.ewc_pp import EWCPP
+from vestige.methods.gem import GEM
+from vestige.methods.icarl import ICaRL, ICaRLHB1
 from vestige.methods.joint import Joint
 from vestige.methods.pi import PI
+from vestige.methods.rehearsed import EWCPPS, EWCS, PIS, EWCHuszarS, RWalkS, VanillaS
 from vestige.methods.rwalk import RWalk
 from vestige.methods.vanilla import Vanilla
 
 METHODS: dict[str, type[Learner]] = {
     "ewc": EWC,
     "ewc_huszar": EWCHuszar,
+    "ewc_huszar_s": EWCHuszarS,
     "ewc_pp": EWCPP,
+    "ewc_pp_s": EWCPPS,
+    "ewc_s": EWCS,
+    "gem": GEM,
+    "icarl": ICaRL,
+    "icarl_hb1": ICaRLHB1,
     "joint": Joint,
     "pi": PI,
+    "pi_s": PIS,
     "rwalk": RWalk,
+    "rwalk_s": RWalkS,
     "vanilla": Vanilla,
+    "vanilla_s": VanillaS,
 }
 
 
@@ -39,16 +51,25 @@ def build(name: str, stream: Stream, *, seed: int = 0, **fields: Any) -> Learner
 __all__ = [
     "EWC",
     "EWCPP",
+    "EWCPPS",
+    "EWCS",
+    "GEM",
     "METHODS",
     "PI",
+    "PIS",
     "EWCHuszar",
+    "EWCHuszarS",
+    "ICaRL",
+    "ICaRLHB1",
     "Info",
     "Joint",
     "Learner",
     "Outputs",
     "RWalk",
+    "RWalkS",
     "Spec",
     "TrainConfig",
     "Vanilla",
+    "VanillaS",
     "build",
 ]

@@ -6,7 +6,7 @@ The paper stores every F^k and theta^k. Their sum is one quadratic in theta: wit
 its gradient is lam (A theta - B), so two vectors are kept whatever the number of tasks, and the penalty is the same.
 Where A is zero B is zero too, and the anchor B / A of that weight does not matter.
 
-`EWCHuszar` keeps the latest weights as the only anchor and sums the Fishers (Huszar 2018; robust-evaluations A.1, B.3):
+`EWCHuszar` keeps the latest weights as the only anchor and sums the Fishers (Huszar 2018; Farquhar and Gal A.1, B.3):
 the penalty that follows from Bayes' rule, in which older tasks are not counted twice.
 
 The Fisher is `fisher_empirical` by default: exact, per sample, at the observed labels, over the outputs that trained.

@@ -1,4 +1,4 @@
-"""EWC++ (rwalk section 4.1, Eq. 5 and 6): one Fisher, a moving average over the batches of training.
+"""EWC++ (RWalk section 4.1, Eq. 5 and 6): one Fisher, a moving average over the batches of training.
 
     loss + lam * KL,  KL = 1/2 sum_i F_i (theta_i - theta_i^{k-1})^2                                         (Eq. 5, 2)
     F <- alpha * F(batch) + (1 - alpha) * F                                                                  (Eq. 6)

@@ -1,4 +1,4 @@
-"""Joint: trained anew at each task on all data of tasks 1..k. The reference of intransigence (rwalk Eq. 4).
+"""Joint: trained anew at each task on all data of tasks 1..k. The reference of intransigence (RWalk Eq. 4).
 
 It keeps everything, in a memory without budget, and is told every border: an oracle, not a contestant. Each batch of
 the current task brings its share of old samples along; together they are shuffled and cut into batches of the same

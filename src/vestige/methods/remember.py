@@ -62,17 +62,23 @@ def rivals_after(table: Bool[Tensor, "k k"], info: TaskInfo) -> Bool[Tensor, "k 
 
 
 @torch.no_grad()
-def look_at(net: nn.Module, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"], outputs: tuple[int, ...]) -> View:
-    """What the network, in evaluation mode, makes of samples: for a sampler."""
+def features_of(net: nn.Module, x: Float[Tensor, "n *shape"]) -> Float[Tensor, "n f"]:
+    """What the last layer sees, in evaluation mode: the network is a `body` and a linear `head`."""
     training = net.training
     net.eval()
     try:
-        features = torch.cat([net.body(part).flatten(1) for part in x.split(LOOK_BATCH)])  # type: ignore[operator]
-        logits = net.head(features)  # type: ignore[operator]
+        return torch.cat([net.body(part) for part in x.split(LOOK_BATCH)])  # type: ignore[operator]
     finally:
         net.train(training)
-    distance = (features * net.head.weight[y]).sum(1)  # type: ignore[union-attr, index]
-    return View(features, distance, logits[:, list(outputs)].log_softmax(1))
+
+
+@torch.no_grad()
+def look_at(net: nn.Module, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"], outputs: tuple[int, ...]) -> View:
+    """What the network makes of samples, for a sampler."""
+    head = net.head
+    assert isinstance(head, nn.Linear), "the last layer is linear"
+    features = features_of(net, x)
+    return View(features, (features * head.weight[y]).sum(1), head(features)[:, list(outputs)].log_softmax(1))
 
 
 class Remembering(Vanilla):
@@ -90,11 +96,13 @@ class Remembering(Vanilla):
         if settings.memory_per_class is None and settings.memory_total is None:
             refuse("memory_per_class", owner, "given where 'memory_total' is not", "neither")
         self.memory: Memory = Memory(settings.memory_total, settings.memory_per_class)
-        self.outputs: Rivals = Rivals(torch.ones(spec.n_outputs, spec.n_outputs, dtype=torch.bool), self.outputs.outputs)
+        self.outputs: Rivals = Rivals(
+            torch.ones(spec.n_outputs, spec.n_outputs, dtype=torch.bool), self.outputs.outputs
+        )
 
     @classmethod
     def default_config(cls) -> MemoryConfig:
-        """Ten samples a class, by the mean of features, as for MNIST in rwalk Table 1."""
+        """Ten samples a class, by the mean of features, as for MNIST in RWalk Table 1."""
         return MemoryConfig()
 
     def begin_task(self, task: Task) -> None:

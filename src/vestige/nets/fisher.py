@@ -1,6 +1,6 @@
 """Three diagonals that people call the Fisher, each under its own name.
 
-`fisher_empirical`: the mean over samples of the squared gradient of log p(y | x) at the observed label (rwalk Eq. 1).
+`fisher_empirical`: the mean over samples of the squared gradient of log p(y | x) at the observed label (RWalk Eq. 1).
 `fisher_true`: the same with the label drawn from the model, its expectation taken exactly over all classes.
 `fisher_batch`: the squared gradient of the batch's mean loss. Many implementations use it; at batch n it is smaller
 than the empirical one by a factor between 1 and n, and near an optimum it goes to zero. It is here to be named.

@@ -1,4 +1,4 @@
-"""Bootstrap ensembles of any estimator (lfiw.txt App. A): a ratio with intervals.
+"""Bootstrap ensembles of any estimator (LFIW App. A): a ratio with intervals.
 
 Data is resampled with replacement (empirical bootstrap); a model that can be sampled anew gives fresh draws for every
 member (parametric bootstrap), which takes its own sampling noise into account instead of that of one sample.

@@ -2,7 +2,7 @@
 
 The chance that a row is from p rather than q, at equal class mass, is sigmoid(log r). `platt` fits
 log r -> slope * log r + offset, `temperature` the slope alone, by the log-loss on rows that training has not seen.
-`reliability` is the table of lfiw.txt App. C.1 (10 bins) and `expected_calibration_error` its summary.
+`reliability` is the table of LFIW App. C.1 (10 bins) and `expected_calibration_error` its summary.
 
 Targets are smoothed as in Platt (1999), (n + 1) / (n + 2) and 1 / (n + 2) instead of 1 and 0, so that rows that happen
 to be separable do not send the slope to infinity; with weights n is the effective sample size. A slope below zero

@@ -15,7 +15,7 @@ the output activation of the paper's Table 2, T = g(v), and the ratio is r = (f'
 Deviations: js and hellinger carry the factor 1/2 that makes them the Jensen-Shannon divergence and 1 - the
 Bhattacharyya coefficient, which scales T and leaves the optimum alone; hellinger's activation has the sign that makes v
 grow with r. The f*(g(v)) below are simplified by hand so that nothing saturates. Pearson's T may fall below -2, where
-no ratio corresponds to it (cdre.txt section 3 says the same): r is floored at `ratio_floor`, and the report says how
+no ratio corresponds to it (CDRE section 3 says the same): r is floored at `ratio_floor`, and the report says how
 often; `LSIF` is the same divergence with a positive link.
 """
 
@@ -82,7 +82,8 @@ class FGAN(NetRatio):
 
     def fit_members(self, draw: Callable[[int], Sample], seeds: Sequence[int]) -> list[dict[str, Any]]:
         """As `NetRatio.fit_members`; the held-out loss is minus the lower bound."""
-        return [report | {"bound": -report["held_out_loss"]} for report in super().fit_members(draw, seeds)]
+        reports = super().fit_members(draw, seeds)
+        return [report | {"bound": -report["held_out_loss"] if self.held_out else None} for report in reports]
 
     def _finish(self, member: Prepared, log_p: Tensor, log_q: Tensor) -> tuple[float, float, dict[str, Any]]:
         if self.divergence != "pearson":

@@ -1,9 +1,9 @@
 """KLIEP: the ratio r = p/q under which samples of p are likeliest.
 
-It maximises E_p[log r] subject to E_q[r] = 1 (cdre.txt Eq. 2).
+It maximises E_p[log r] subject to E_q[r] = 1 (CDRE Eq. 2).
 
 kind="kernel": a mixture of kernels on q, to the certified optimum, with likelihood cross-validation of the bandwidth;
-see `kliep_kernel`. kind="net": the log-linear model of cdre.txt Eq. 3 with a network for psi; see `nets.KLIEPNet`,
+see `kliep_kernel`. kind="net": the log-linear model of CDRE Eq. 3 with a network for psi; see `nets.KLIEPNet`,
 whose settings go into `network`. Kernels are the better choice in a few dimensions where q covers p; as the mixture
 has no negative parts, it cannot rise beyond the outermost samples of q.
 """

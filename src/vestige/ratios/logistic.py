@@ -1,4 +1,4 @@
-"""The ratio of a probabilistic classifier (lfiw.txt section 2.3, Proposition 1): log r = logit + log gamma.
+"""The ratio of a probabilistic classifier (LFIW section 2.3, Proposition 1): log r = logit + log gamma.
 
 kind "net" is a small MLP trained with early stopping on held-out log-loss (never accuracy), "linear" and "quadratic"
 are convex and solved by Newton's method in float64: for Gaussians of equal covariance the linear one is exact, for any
@@ -14,7 +14,7 @@ rows, of the raw classifier ("raw") and after calibration, the latter two-fold: 
 map fitted on the other half. Without calibration the figures come from the early-stopping rows of a net, whose best
 step they chose, or from rows held out of a first convex fit, which is then repeated on all rows.
 
-Deviations from lfiw.txt: balance by weights instead of equal minibatches; selection by log-loss instead of accuracy
+Deviations from LFIW: balance by weights instead of equal minibatches; selection by log-loss instead of accuracy
 (App. C.3); ridge on the convex kinds; standardised features are clamped at `clip` deviations.
 """
 
@@ -108,6 +108,8 @@ class Logistic(NetRatio):
         return 0.0 if self.calibration is None else self.calibration_share
 
     def _finish(self, member: Prepared, log_p: Tensor, log_q: Tensor) -> tuple[float, float, dict[str, Any]]:
+        if self.calibration is None and not self.held_out:
+            return 1.0, 0.0, {"held_out": None}
         p, q = member.p_rows[-1], member.q_rows[-1]
         seen = log_p[p], log_q[q], member.sample.p_weights[p], member.sample.q_weights[q]
         affine = calibrate(self.calibration, *seen)
@@ -145,7 +147,7 @@ class Logistic(NetRatio):
         d = p.shape[1]
         full = d * (d + 1) / 2 <= min(len(p), len(q)) / ROWS_A_PRODUCT
         form = "linear" if self.kind == "linear" else "full" if full else "diagonal"
-        shares = [self._kept_aside() or self.held_out]
+        shares = [share for share in (self._kept_aside() or self.held_out,) if share]
         sample, clip = Sample(p, q, w_p, w_q), self._clip(len(p), len(q))
         member = prepare(sample, seed, p_share=0.5, shares=shares, floor=self.floor, clip=clip, owner="Logistic.fit")
         phi_p, phi_q = (design(member.standardise(x), form) for x in (p, q))
@@ -165,7 +167,7 @@ class Logistic(NetRatio):
             "converged": found.converged,
             "iterations": found.iterations,
             "decrement": found.decrement,
-            "held_out_loss": report["held_out"]["log_loss"],
+            "held_out_loss": report["held_out"] and report["held_out"]["log_loss"],
             "form": form,
             "clips": {"features": member.clipped},
             "kept_of_p": "mean and deviation of its even mixture with q, and the coefficients",

@@ -3,10 +3,10 @@
 Each takes `out_p` (m, n_p) and `out_q` (m, n_q) of m members, weights that sum to one in each row, and returns one
 loss a member (m,). Unless the name says otherwise an output is psi = log r.
 
-- `logistic`: lfiw.txt section 2.3, the classifier of Proposition 1. With class share pi of p the logit is
+- `logistic`: LFIW section 2.3, the classifier of Proposition 1. With class share pi of p the logit is
   psi + log(pi / (1 - pi)), so gamma = (1 - pi) / pi of Eq. 4 is divided out inside the loss and psi is log p/q for
   every pi: 1/2 is the balanced loss, n_p / (n_p + n_q) the one of plain cross-entropy with the prior corrected.
-- `kliep`: cdre.txt Eq. 2 with the log-linear model of Eq. 3, as a minimisation.
+- `kliep`: CDRE Eq. 2 with the log-linear model of Eq. 3, as a minimisation.
 - `least_squares`: LSIF, E_q[r^2] / 2 - E_p[r].
 - `bregman`: ratio matching (Sugiyama, Suzuki and Kanamori 2012, Eq. 5 of "Density-ratio matching under the Bregman
   divergence"): E_q[f'(r) r - f(r)] - E_p[f'(r)], which is the Bregman divergence from p/q to r under q up to a

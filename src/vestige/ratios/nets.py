@@ -1,11 +1,11 @@
-"""Ratios by small networks: the part that every loss shares, and KLIEP with the log-linear model of cdre.txt.
+"""Ratios by small networks: the part that every loss shares, and KLIEP with the log-linear model of CDRE.
 
 `NetRatio` standardises, holds rows out, trains (see `training`) and stores; a subclass names its loss and how an output
 is read as log r. Everything is done for many members at once, each with its own sample, split, initialisation and
 minibatches; a single fit is the case of one, and `bootstrap` hands over many, so that member i of an ensemble is the
 single fit on the same sample with the same seed.
 
-`KLIEPNet` is cdre.txt Eq. 2 and 3: psi is the network, r = exp(psi) / mean_q exp(psi). An estimator that offers KLIEP
+`KLIEPNet` is CDRE Eq. 2 and 3: psi is the network, r = exp(psi) / mean_q exp(psi). An estimator that offers KLIEP
 by network as one of its kinds delegates: it builds a `KLIEPNet` from its own fields, passes `_fit`, `_log_ratio`,
 `_state` and `_load_state` on to it, and merges the `report_` that the inner fit has filled into its own.
 
@@ -71,7 +71,7 @@ class NetRatio(Ratio):
     patience: int = 15  # looks without improvement
     tolerance: float = 0.1  # converged: the budget's second half brought less than this share of the held-out gain
     gradient_clip: float | None = 5.0
-    held_out: float = 0.2  # the share of rows for early stopping
+    held_out: float = 0.2  # the share of rows for early stopping; with 0 all rows train and the training loss decides
     floor: float = 1e-6  # see `Standardiser`
     clip: float | str | None = "auto"  # bound of standardised features, in deviations
 
@@ -133,7 +133,7 @@ class NetRatio(Ratio):
         checks.one_of(self.skip, ("auto", "none", "quadratic"), "skip", owner)
         for name in ("batch", "steps", "epochs", "check_every", "patience"):
             checks.whole(getattr(self, name), name, owner, low=1)
-        checks.number(self.held_out, "held_out", owner, low=0, high=0.5, open_low=True)
+        checks.number(self.held_out, "held_out", owner, low=0, high=0.5)
         for name in ("lr", "gradient_clip", "clip"):
             if name == "lr" or getattr(self, name) not in (None, "auto"):
                 checks.number(getattr(self, name), name, owner, low=0, open_low=True)
@@ -158,7 +158,7 @@ class NetRatio(Ratio):
     def fit_members(self, draw: Callable[[int], Sample], seeds: Sequence[int]) -> list[dict[str, Any]]:
         """Train member i on `draw(i)` with `seeds[i]`, all as one network; returns what to report of each."""
         self._check()
-        shares = [self.held_out, self._kept_aside()] if self._kept_aside() else [self.held_out]
+        shares = [share for share in (self.held_out, self._kept_aside()) if share]
         p_share = P_SHARE[self._unbounded()]
         owner = f"{type(self).__name__}.fit"
 
@@ -201,7 +201,7 @@ class NetRatio(Ratio):
         net = BatchedMLP.stack([one(generator=stream) for stream in streams])
         budget = Budget(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Budget)})
         sizes_pq = n_p, len(members[0].sample.q)
-        parts = (*sides(members, 0, quadratic), *sides(members, 1, quadratic))
+        parts = (*sides(members, 0, quadratic), *sides(members, 1 if self.held_out else 0, quadratic))
         loss, slopes, judge = self._loss(*sizes_pq), self._loss_slope(*sizes_pq), self._judge()
         outcome = train(net, *parts, loss, budget, seeds, slopes, judge)
         state = net.state() | {
@@ -215,7 +215,7 @@ class NetRatio(Ratio):
         affine = torch.empty(2, len(members), dtype=torch.float64)
         for i, m in enumerate(members):
             slope, offset, extra = self._finish(m, log_p[i], log_q[i])
-            if judge is not None:
+            if judge is not None and self.held_out:
                 extra = {"held_out_log_loss": float(outcome.judged[i])} | extra
             affine[0, i], affine[1, i] = slope, offset
             reports.append(
@@ -223,7 +223,7 @@ class NetRatio(Ratio):
                     "converged": bool(outcome.converged[i]),
                     "iterations": outcome.steps,
                     "best_step": int(outcome.best_step[i]),
-                    "held_out_loss": float(outcome.held_out_loss[i]),
+                    "held_out_loss": float(outcome.held_out_loss[i]) if self.held_out else None,
                     "log_mean_ratio_q": float(log_mean_exp(slope * log_q[i] + offset, m.sample.q_weights)),
                     "skip": "quadratic" if quadratic else "none",
                     "clips": {"at": m.standardise.clip, "features": m.clipped, "gradient": float(outcome.clipped[i])},
@@ -256,7 +256,7 @@ class NetRatio(Ratio):
 
 @dataclass(eq=False, kw_only=True)
 class KLIEPNet(NetRatio):
-    """KLIEP with a network for psi (cdre.txt Eq. 2, 3)."""
+    """KLIEP with a network for psi (CDRE Eq. 2, 3)."""
 
     def _unbounded(self) -> str | None:
         return "q"

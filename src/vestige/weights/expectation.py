@@ -1,4 +1,4 @@
-"""Expectations under p from weighted samples of q, with intervals; and resampling by weight (lfiw.txt Eqs. 5 to 8).
+"""Expectations under p from weighted samples of q, with intervals; and resampling by weight (LFIW Eqs. 5 to 8).
 
 `normalise=True` is Eq. 6, the ratio of sum w f to sum w; its standard error is the delta method's,
 se^2 = sum w^2 (f - mean)^2 / (1 - sum w^2) with weights that sum to one, the last factor being the reliability form of

@@ -1,4 +1,4 @@
-"""Log weights and what may be done to them: lfiw.txt Eqs. 6 to 8, and tempering. Every function composes.
+"""Log weights and what may be done to them: LFIW Eqs. 6 to 8, and tempering. Every function composes.
 
 A log weight is log r = log p(x)/q(x) of a sample x of q. One scale throughout: an expectation under p is the *mean* of
 w f, so raw weights average about one. -inf (a weight of zero) is allowed; NaN, +inf and all -inf are refused.
