@@ -6,15 +6,15 @@ of 200 (the whole resample), at most 200 iterations. It is timed on PEER_FITS of
 
 "same recipe" takes as many full-batch Adam steps, at the same mean learning rate, on all rows. "same loss" takes 60
 steps from 1e-2: the fewest, in steps of 20, that passed the peer on training and on test rows of three other data
-sets. "default" is what `Logistic(hidden=(100,))` gives its user, who has early stopping on held-out rows in the price. The note says what both sides reached: the mean
-log-loss of the first JUDGED members on their own resamples and on 20000 fresh rows, where a coin has 0.693 and "best"
-is the true ratio. The floor is the two products with the hidden layer that no step can avoid.
+sets. "default" is what `Logistic(hidden=(100,))` gives its user, who has early stopping on held-out rows in the price.
+The note says what both sides reached: the mean log-loss of the first JUDGED members on their own resamples and on
+20000 fresh rows, where a coin has 0.693 and "best" is the true ratio. The floor is the two products with the hidden
+layer that no step can avoid.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -26,7 +26,7 @@ from vestige import rng
 from vestige.ratios.bootstrap import Bootstrap, bootstrap, counts
 from vestige.ratios.logistic import Logistic
 
-FITS, PEER_FITS, JUDGED, N, HIDDEN, STEPS, TEST = 1000, 50, 20, 100, 100, 200, 10000
+FITS, PEER_FITS, JUDGED, N, HIDDEN, STEPS, TEST = 1000, 50, 20, 100, 100, 200, 2000
 
 
 def mixture(n: int, generator: torch.Generator) -> torch.Tensor:
@@ -89,18 +89,24 @@ def rows() -> list[Row]:
     contenders = {name: partial(fit, name, estimator) for name, estimator in estimators.items()}
     times = race(contenders | {"sklearn": peer, "floor": floor}, repeats=3, seconds=60)
 
-    def judge(members: Callable[[int, torch.Tensor], torch.Tensor]) -> str:
-        train = np.mean([log_loss(*(members(i, x) for x in resampled(i))) for i in range(JUDGED)])
-        test = np.mean([log_loss(members(i, test_p), members(i, test_q)) for i in range(JUDGED)])
-        return f"{train:.4f} / {test:.4f}"
+    seen = torch.cat([*(torch.cat(resampled(i)) for i in range(JUDGED)), test_p, test_q])
 
-    def peer_log_ratio(i: int, x: torch.Tensor) -> torch.Tensor:
-        return torch.tensor(np.subtract(*peers[i].predict_log_proba(x.numpy()).T[::-1]))
+    def judge(log_ratios: torch.Tensor) -> str:
+        """Of (rows of `seen`, members): each member on its own resample, and on the test rows."""
+        own, test = (
+            log_ratios[: 2 * N * JUDGED, :JUDGED].reshape(JUDGED, 2, N, JUDGED),
+            log_ratios[-2 * TEST :, :JUDGED],
+        )
+        train = np.mean([log_loss(own[i, 0, :, i], own[i, 1, :, i]) for i in range(JUDGED)])
+        return f"{train:.4f} / {log_loss(test[:TEST], test[TEST:]):.4f}"
+
+    def peer_log_ratio(peer: MLPClassifier) -> torch.Tensor:
+        return torch.tensor(np.subtract(*peer.predict_log_proba(seen.numpy()).T[::-1]))
 
     log_q = [(t[:, 0] - mean).square() / (2 * deviation**2) + deviation.log() for t in (test_p, test_q)]
     best = log_loss(log_mixture(test_p[:, 0]) + log_q[0], log_mixture(test_q[:, 0]) + log_q[1])
-    reached = {name: judge(lambda i, x, e=e: torch.as_tensor(e.members(x))[:, i]) for name, e in ours.items()}
-    theirs = judge(peer_log_ratio)
+    reached = {name: judge(ensemble.members(seen)) for name, ensemble in ours.items()}
+    theirs = judge(torch.stack([peer_log_ratio(peer) for peer in peers[:JUDGED]], 1))
     sklearn = times["sklearn"] * FITS / PEER_FITS
     return [
         Row(

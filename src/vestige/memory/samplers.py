@@ -38,7 +38,9 @@ class View(NamedTuple):
 class Sampler(Protocol):
     """Says which m samples of a view to keep, best first."""
 
-    def __call__(self, view: View, m: int, *, generator: Generator) -> Tensor: ...
+    def __call__(self, view: View, m: int, *, generator: Generator) -> Tensor:
+        """Places in the view."""
+        ...
 
 
 def draw(log_weights: Float[Tensor, " n"], m: int, *, generator: Generator) -> Int64[Tensor, " m"]:
