@@ -12,6 +12,7 @@ import vestige
 PUBLIC = {
     "Record",
     "__version__",
+    "chains",
     "checks",
     "compare",
     "data",

@@ -18,6 +18,7 @@ from typing import Any
 from vestige.version import __version__
 
 ROOMS = (
+    "chains",
     "checks",
     "data",
     "divergences",

@@ -6,7 +6,7 @@ entropy-balanced (Hainmueller 2012): of all weights the nearest to w, in KL, und
 [1, z, products of z] and of random ReLU features of z. The means of P are used here and dropped; samples and weights
 are kept, and no row of P.
 
-No part of cdre.txt, whose chain (Eq. 5) multiplies ratios of neighbouring steps and loses half of the KL in ten steps.
+No part of CDRE, whose chain (Eq. 5) multiplies ratios of neighbouring steps and loses half of the KL in ten steps.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class StandIn:
     weights: Float[Tensor, " n"]
     log_ratio: Float[Tensor, " n"]
     inherited: float  # variance that the weights carry, per unit variance of a term: 1/n_real, and earlier stand-ins
+    gap: float  # KL of rows seen in training minus held-out KL, summed over the fits that led here
 
     @property
     def ess(self) -> float:
@@ -48,9 +49,7 @@ class Balanced:
     converged: bool
 
 
-def random_relu(
-    z: Float[Tensor, "n d"], count: int, *, generator: torch.Generator
-) -> Float[Tensor, "n count"]:
+def random_relu(z: Float[Tensor, "n d"], count: int, *, generator: torch.Generator) -> Float[Tensor, "n count"]:
     """relu(a . z + b) with a ~ N(0, I / d) and b ~ N(0, 1): kinks spread over standardised coordinates."""
     d = z.shape[1]
     directions = torch.randn(d, count, generator=generator, dtype=z.dtype) / math.sqrt(d)

@@ -35,13 +35,13 @@ class Found:
     gap: float  # KL of rows seen in training minus held-out KL
     stand_in: int  # samples of the stand-in, and what they are worth; 0 at arrival
     stand_in_ess: float
-    doubts: tuple[str, ...] = ()
 
 
 class Strategy(ABC, Generic[State]):
     """How log p/q_t is carried from one step to the next."""
 
     name: ClassVar[str]
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
     @abstractmethod
     def check(self) -> None:

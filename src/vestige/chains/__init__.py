@@ -1,0 +1,6 @@
+"""Chains: density ratios that outlive their data. r = p/q_t, `p` the data that is gone, `q_t` the model at step t."""
+
+from vestige.chains.chain import STRATEGIES, Chain
+from vestige.chains.report import Limits, StepReport, TaskReport
+
+__all__ = ["STRATEGIES", "Chain", "Limits", "StepReport", "TaskReport"]
