@@ -18,6 +18,7 @@ BENCHMARKS = {
     "bootstrap": "benchmarks.bootstrap",
     "protocol": "benchmarks.protocol",
     "methods": "benchmarks.methods",
+    "chain": "benchmarks.chain",
 }
 
 

@@ -8,7 +8,7 @@ of 200 (the whole resample), at most 200 iterations. It is timed on PEER_FITS of
 steps from 1e-2: the fewest, in steps of 20, that passed the peer on training and on test rows of three other data
 sets. "default" is what `Logistic(hidden=(100,))` gives its user, who has early stopping on held-out rows in the price.
 The note says what both sides reached: the mean log-loss of the first JUDGED members on their own resamples and on
-20000 fresh rows, where a coin has 0.693 and "best" is the true ratio. The floor is the two products with the hidden
+4000 fresh rows, where a coin has 0.693 and "best" is the true ratio. The floor is the two products with the hidden
 layer that no step can avoid.
 """
 

@@ -10,6 +10,7 @@ import pytest
 import vestige
 
 PUBLIC = {
+    "Chain",
     "Record",
     "__version__",
     "chains",

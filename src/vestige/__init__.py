@@ -35,6 +35,7 @@ ROOMS = (
     "weights",
 )
 SHORTCUTS = {
+    "Chain": "vestige.chains",
     "Record": "vestige.record",
     "compare": "vestige.comparison",
     "run": "vestige.protocol",

@@ -46,7 +46,8 @@ def test_json_takes_what_verbs_have(capsys):
     )
 )
 def test_plain_is_always_json(value):
-    json.dumps(output.plain(value), allow_nan=False)
+    text = json.dumps(output.plain(value), allow_nan=False)
+    assert json.loads(text) == output.plain(value)
 
 
 @pytest.mark.parametrize(

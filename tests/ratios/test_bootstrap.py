@@ -9,8 +9,8 @@ import torch
 from vestige import rng
 from vestige.errors import InputError, NotFitted
 from vestige.ratios.bootstrap import Bootstrap, bootstrap, counts, resample
+from vestige.ratios.kliep_net import KLIEPNet
 from vestige.ratios.logistic import Logistic
-from vestige.ratios.nets import KLIEPNet
 
 FAST = {"hidden": (8,), "steps": 40, "tolerance": 1.0}
 

@@ -8,7 +8,7 @@ from vestige.errors import InputError, UnknownName, VestigeWarning
 from vestige.ratios.kernels import gaussian
 from vestige.ratios.kliep import KLIEP
 from vestige.ratios.kliep_kernel import KernelMixture
-from vestige.ratios.nets import KLIEPNet
+from vestige.ratios.kliep_net import KLIEPNet
 
 
 def normal(n, mean, scale, name, d=2):

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from vestige.errors import InputError, UnknownName
-from vestige.ratios import losses
+from vestige.ratios import logistic, losses, nets
 from vestige.ratios.logistic import Logistic, design, form_of
 
 FAST = {"hidden": (16,), "steps": 150, "check_every": 10}
@@ -138,6 +138,37 @@ def test_held_out_figures_of_a_good_classifier():
     assert len(figures["reliability"]) <= 10
     assert set(figures["raw"]) == {"log_loss", "accuracy", "ece", "reliability"}
     assert report["calibration"]["slope"] == pytest.approx(1, abs=0.15)
+
+
+def test_calibration_has_rows_that_neither_training_nor_early_stopping_sees(monkeypatch):
+    seen = {}
+
+    def spy(module, name):
+        real = getattr(module, name)
+
+        def call(*arguments, **options):
+            result = real(*arguments, **options)
+            seen[name] = arguments, result
+            return result
+
+        monkeypatch.setattr(module, name, call)
+
+    spy(nets, "prepare")
+    spy(nets, "train")
+    spy(logistic, "calibrate")
+    p, q = normal(60, 1, 0.0, seed=1), normal(60, 1, 1.0, seed=2)
+    monkeypatch.setattr(Logistic, "_two_fold", lambda self, *rows: {})
+    ratio = Logistic(calibration="platt", **FAST).fit(p, q)
+    member = seen["prepare"][1]
+    train_rows, stop_rows, aside = member.p_rows
+    assert torch.equal(torch.cat(member.p_rows).sort().values, torch.arange(60))
+    z = member.standardise(p).float()
+    _, train_p, _, stop_p, _ = seen["train"][0][:5]
+    assert torch.equal(train_p.x[0], z[train_rows])
+    assert torch.equal(stop_p.x[0], z[stop_rows])
+    fitted = ratio.report_["calibration"]
+    calibrated = fitted["slope"] * seen["calibrate"][0][1] + fitted["offset"]
+    torch.testing.assert_close(calibrated, ratio.log_ratio(p)[aside])
 
 
 @pytest.mark.parametrize("kind", ["linear", "net"])

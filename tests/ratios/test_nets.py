@@ -9,8 +9,8 @@ import torch
 from vestige.errors import InputError, VestigeWarning
 from vestige.nets import BatchedMLP
 from vestige.ratios import losses
+from vestige.ratios.kliep_net import KLIEPNet
 from vestige.ratios.members import reach, split
-from vestige.ratios.nets import KLIEPNet
 from vestige.ratios.training import Budget, Side, _Adam, _Batches, _Best, train
 
 FAST = {"hidden": (16,), "steps": 150, "check_every": 10}

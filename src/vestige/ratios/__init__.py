@@ -10,9 +10,9 @@ from vestige.ratios.bregman import Bregman
 from vestige.ratios.bridge import Bridge
 from vestige.ratios.fgan import FGAN
 from vestige.ratios.kliep import KLIEP
+from vestige.ratios.kliep_net import KLIEPNet
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.lsif import LSIF
-from vestige.ratios.nets import KLIEPNet
 from vestige.ratios.permutation import PermutationTest, permutation_test
 from vestige.ratios.stack import Stack
 from vestige.ratios.ulsif import RULSIF, ULSIF

@@ -3,7 +3,7 @@
 It maximises E_p[log r] subject to E_q[r] = 1 (CDRE Eq. 2).
 
 kind="kernel": a mixture of kernels on q, to the certified optimum, with likelihood cross-validation of the bandwidth;
-see `kliep_kernel`. kind="net": the log-linear model of CDRE Eq. 3 with a network for psi; see `nets.KLIEPNet`,
+see `kliep_kernel`. kind="net": the log-linear model of CDRE Eq. 3 with a network for psi; see `kliep_net`,
 whose settings go into `network`. Kernels are the better choice in a few dimensions where q covers p; as the mixture
 has no negative parts, it cannot rise beyond the outermost samples of q.
 """
@@ -21,7 +21,7 @@ from vestige import checks
 from vestige.ratios.base import Ratio
 from vestige.ratios.kernels import BANDWIDTHS, candidates, caution, caution_if_wide
 from vestige.ratios.kliep_kernel import KernelMixture, fit_kernel_mixture
-from vestige.ratios.nets import KLIEPNet
+from vestige.ratios.kliep_net import KLIEPNet
 
 KINDS = ("kernel", "net")
 

@@ -8,11 +8,12 @@ smaller side for each, else squares alone.
 Class imbalance. `balance="weights"` gives p and q half of the loss each, so that gamma = 1; "prior" keeps plain
 cross-entropy over all rows and corrects by log gamma = log(n_q / n_p) (Eq. 4). They agree in the limit.
 
-Calibration ("platt", "temperature" or None) is fitted on `calibration_share` of the rows, which are used for nothing
-else. The held-out figures in the report (log-loss, accuracy, reliability in 10 bins, ECE; App. C.1) come from these
-rows, of the raw classifier ("raw") and after calibration, the latter two-fold: each half of the rows is judged by the
-map fitted on the other half. Without calibration the figures come from the early-stopping rows of a net, whose best
-step they chose, or from rows held out of a first convex fit, which is then repeated on all rows.
+Calibration ("platt", "temperature" or None) is fitted on `calibration_share` of the rows, which neither training nor
+early stopping sees (their mean and deviation do enter the standardisation). The held-out figures in the report
+(log-loss, accuracy, reliability in 10 bins, ECE; App. C.1) come from these rows, of the raw classifier ("raw") and
+after calibration, the latter two-fold: each half of the rows is judged by the map fitted on the other half. Without
+calibration the figures come from the early-stopping rows of a net, whose best step they chose, or from rows held out
+of a first convex fit, which is then repeated on all rows; with `held_out=0` there are none.
 
 Deviations from LFIW: balance by weights instead of equal minibatches; selection by log-loss instead of accuracy
 (App. C.3); ridge on the convex kinds; standardised features are clamped at `clip` deviations.
