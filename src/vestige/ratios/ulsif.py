@@ -17,6 +17,7 @@ stored at fit, unless `normalise` is off. How many training rows each bound touc
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,9 +57,9 @@ class _LeastSquares(Ratio):
     least: float = 1e-12
     normalise: bool = True
 
+    @abstractmethod
     def _mixing(self) -> tuple[float, float]:
         """alpha, and the largest value of alpha g."""
-        raise NotImplementedError
 
     def _fit(
         self,
