@@ -184,6 +184,9 @@ def test_blurred_mixes_neighbours_only_and_tells_no_border():
     assert (shares.diagonal() > 0.6).all()
     assert shares[0, 1] > 0
     assert shares[0, 2] == 0  # a width of 0.3 reaches the neighbour, not beyond it
+    first = next(iter(blurred(toy((600,) * 4), 1, width=0.3)))
+    early = float((first_pixels(first.x) == 1).sum()) / 600
+    assert early == pytest.approx(0.3 / 4, abs=0.035)  # P(u + width * v < 0) is width / 4
     sharp = torch.stack([torch.bincount(first_pixels(t.x), minlength=4) for t in blurred(data, 1, width=0)])
     assert torch.equal(sharp, torch.eye(4, dtype=sharp.dtype) * 60)
 
