@@ -35,6 +35,7 @@ PEERS: dict[str, list[str]] = {
     "torchmetrics": ["torchmetrics==1.9.0"],
     "torch_fidelity": ["torch-fidelity==0.4.0"],
     "prdc": ["prdc==0.2"],
+    "avalanche": ["avalanche-lib==0.6.0"],
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMEXPR_NUM_THREADS": "1"}
 

@@ -114,13 +114,15 @@ def _epoch(
     learner: Learner, task: Task, batch_size: int, generator: torch.Generator, *, ordered: bool
 ) -> Float[Tensor, ""]:
     """One pass over the task; returns the mean loss. The shuffled copy is destroyed with it."""
-    x, y = task.x, task.y
-    if not ordered:
-        order = torch.randperm(len(y), generator=generator)
+    x, y, held_back = task.x, task.y, learner.held_back
+    copied = not ordered or held_back is not None
+    if copied:
+        order = torch.arange(len(y)) if ordered else torch.randperm(len(y), generator=generator)
+        order = order if held_back is None else order[~torch.isin(order, held_back)]
         x, y = x[order], y[order]
     observe = learner.observe
     losses = [observe(a, b).loss for a, b in zip(x.split(batch_size), y.split(batch_size), strict=True)]
-    if not ordered:
+    if copied:
         erase(x)
         erase(y)
     mean = torch.stack(losses).mean()

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from scipy import stats
 
 from vestige.errors import InputError, StoreError
 from vestige.memory import Memory, shares
@@ -95,6 +96,65 @@ def test_a_small_class_leaves_its_share_unused():
     assert len(memory) == 2
     fill(memory, [2], 1)
     assert memory.y.bincount().tolist() == [1, 1, 2]
+
+
+class TestReservoir:
+    """Algorithm R in batches: sizes exact, every sample as likely as any other."""
+
+    def filled(self, seed, budget=6, sizes=(1, 4, 3, 9, 2, 11)):
+        memory, start = Memory(budget), 0
+        for i, n in enumerate(sizes):
+            rows = torch.arange(start, start + n)
+            generator = torch.Generator().manual_seed(seed * 1000 + start)
+            memory.offer(rows[:, None].float(), rows % 4, i, generator=generator)
+            start += n
+            assert len(memory) == min(budget, start)
+            assert memory.offered == start
+        return memory
+
+    def test_every_sample_is_in_with_the_same_chance(self):
+        """For m of n without replacement, sum (c - e)^2 / e times (n - 1) / (n - m) is chi-squared with n - 1."""
+        times, n, m = 500, 30, 6
+        counts = torch.zeros(n)
+        for seed in range(times):
+            counts[self.filled(seed).x[:, 0].long()] += 1
+        expected = times * m / n
+        statistic = float(((counts - expected).square() / expected).sum()) * (n - 1) / (n - m)
+        assert stats.chi2.sf(statistic, n - 1) > 1e-3
+
+    def test_any_pair_is_as_likely_as_any_other(self):
+        times, n, m = 500, 8, 3
+        pairs = torch.zeros(n, n)
+        for seed in range(times):
+            rows = self.filled(seed, m, (2, 3, 3)).x[:, 0].long()
+            pairs[rows[:, None], rows] += 1
+        seen = pairs[torch.triu_indices(n, n, 1).unbind()]
+        chance = m * (m - 1) / (n * (n - 1))
+        spread = (times * chance * (1 - chance)) ** 0.5
+        assert float((seen - times * chance).abs().max()) < 4.5 * spread
+
+    def test_rows_labels_and_tasks_stay_together_and_no_row_is_twice_in(self):
+        memory = self.filled(3)
+        rows = memory.x[:, 0].long()
+        assert len(rows.unique()) == 6
+        assert torch.equal(memory.y, rows % 4)
+        ends = torch.tensor([1, 5, 8, 17, 19, 30])
+        assert torch.equal(memory.task, (rows[:, None] >= ends).sum(1))
+
+    def test_it_goes_on_from_a_state(self):
+        one, two = self.filled(1), Memory(6)
+        two.load_state_dict(one.state_dict())
+        for memory in (one, two):
+            memory.offer(torch.rand(9, 1), torch.zeros(9, dtype=torch.int64), 7, generator=torch.Generator())
+        assert one.offered == two.offered == 39
+        assert torch.equal(one.y, two.y)
+
+    def test_a_budget_of_nothing_keeps_nothing_and_other_budgets_are_refused(self):
+        memory = self.filled(0, budget=0)
+        assert len(memory) == 0
+        for other in (Memory(None), Memory(5, per_class=2)):
+            with pytest.raises(InputError, match=r"'budget' of Memory\.offer must be given"):
+                other.offer(torch.rand(2, 1), torch.tensor([0, 1]), 0, generator=torch.Generator())
 
 
 def test_state_comes_back():

@@ -87,13 +87,6 @@ def test_huszar_sums_the_fishers_and_keeps_the_last_anchor():
             assert torch.equal(learner.anchor[n], trained(learner.net)[n])
 
 
-@pytest.mark.parametrize("kind", ["empirical", "true", "batch"])
-def test_the_fisher_is_the_one_asked_for(kind):
-    learner = build("ewc", tasks(), hidden=(5,), fisher=kind, fisher_batch_size=7)
-    sizes = {k: sum(float(w.sum()) for w in learner.weight.values()) for k in (kind,) for _ in walk(learner)}
-    assert sizes[kind] > 0
-
-
 def reference_fisher(learner, x, y):
     """Per-sample squares in a loop over samples."""
     total = {n: torch.zeros_like(p) for n, p in trained(learner.net).items()}

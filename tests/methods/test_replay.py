@@ -1,15 +1,18 @@
 """How a memory is filled, and how it enters the loss: each way against the sum that it stands for."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 from torch.nn import functional
 
 from toys import blobs
 from vestige import protocol
+from vestige.data.drift import blurred
 from vestige.data.split import permuted, split
 from vestige.errors import InputError, UnknownName
 from vestige.memory import SAMPLERS
-from vestige.methods import build
+from vestige.methods import METHODS, build
 from vestige.methods.remember import Rivals, look_at, rivals_after
 from vestige.methods.replay import REPLAYS, class_weights, dealt
 
@@ -237,3 +240,47 @@ def test_a_memory_helps(replay):
     plain = protocol.run(stream, build("vanilla", stream, hidden=(16,), lr=5e-3), **options)
     helped = protocol.run(stream, build("vanilla_s", stream, hidden=(16,), lr=5e-3, replay=replay), **options)
     assert helped.R[-1].mean() > plain.R[-1].mean() + 0.2
+
+
+class TestReservoir:
+    """A memory on a stream that tells no borders."""
+
+    FIELDS: ClassVar = {
+        "hidden": (8,), "memory_per_class": None, "memory_total": 7, "fill": "reservoir", "replay": "beside",
+    }  # fmt: skip
+
+    @pytest.mark.parametrize("name", [name for name in METHODS if name.endswith("_s")] + ["icarl", "gem"])
+    def test_without_borders_it_is_full_and_never_over_budget(self, name):
+        stream = blurred(blobs(n_classes=4, per_class=13), 2)
+        assert not stream.declared.boundaries_told
+        fields = {k: v for k, v in self.FIELDS.items() if name != "gem" or k != "replay"}
+        learner, sizes = build(name, stream, **fields), []
+        plain = learner.observe
+        learner.observe = lambda x, y: (plain(x, y), sizes.append(len(learner.memory)))[0]
+        protocol.run(stream, learner, batch_size=3)
+        seen = sum(stream.info(k).n for k in range(len(stream)))
+        assert learner.memory.offered == seen
+        assert sizes[:3] == [3, 6, 7]
+        assert set(sizes[2:]) == {7}
+
+    def test_each_batch_trains_beside_samples_that_came_before_it(self):
+        learner, task = build("vanilla_s", tasks(), **self.FIELDS), next(iter(tasks()))
+        learner.begin_task(task)
+        learner.observe(task.x[:5], task.y[:5])
+        old = learner.memory.x.clone(), learner.memory.y.clone()
+        new = cross_entropies(learner, task.x[5:9], task.y[5:9], range(2)).mean()
+        drawn = learner.draw(4)
+        learner.seen -= 4
+        assert len(drawn) == len(drawn.unique()) == 4
+        kept = cross_entropies(learner, old[0][drawn], old[1][drawn], range(2)).mean()
+        torch.testing.assert_close(learner.loss(task.x[5:9], task.y[5:9]).detach(), (new + kept) / 2)
+
+    def test_what_makes_no_sense_is_refused(self):
+        for change, sentence in (
+            ({"replay": "mixed"}, "'replay' of VanillaS must be 'beside' with a reservoir"),
+            ({"memory_total": None, "memory_per_class": 5}, "'memory_total' of VanillaS must be the only budget"),
+            ({"memory_per_class": 5}, "'memory_total' of VanillaS must be the only budget"),
+            ({"fill": "often"}, "'fill' of VanillaS must be one of"),
+        ):
+            with pytest.raises(InputError, match=sentence):
+                build("vanilla_s", tasks(), **(self.FIELDS | change))

@@ -7,6 +7,10 @@ The budget is a number of samples in total, or for each class, or both. `make_ro
 classes, the remainder to those that came first, so that nothing is wasted and nothing rounds up past the budget; within
 a class evenly among the tasks that it came from. The samples of one class and task are kept in the order in which
 they were chosen, and what must go goes from the end of that order (iCaRL, Alg. 5), so the best chosen stay.
+
+Where nobody says when a task ends, a memory is filled by `offer` instead, batch by batch: reservoir sampling (Vitter
+1985, algorithm R). After any number of samples each of them is in the memory with the same probability, and any set of
+them as likely as any other of its size.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from vestige.checks import refuse
 from vestige.errors import InputError, StoreError
 
 
@@ -40,6 +45,7 @@ class Memory:
         self.x: Tensor = torch.empty(0)
         self.y: Tensor = torch.empty(0, dtype=torch.int64)
         self.task: Tensor = torch.empty(0, dtype=torch.int64)
+        self.offered = 0  # samples that `offer` has seen
 
     def __len__(self) -> int:
         return len(self.y)
@@ -87,9 +93,30 @@ class Memory:
         self.y = together
         self.task = torch.cat([self.task, torch.full((len(y),), task, dtype=torch.int64)])
 
+    def offer(
+        self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"], task: int, *, generator: torch.Generator
+    ) -> None:
+        """Let a batch of the stream into the reservoir: sample i of the stream takes a place with chance budget / i."""
+        if self.budget is None or self.per_class is not None:
+            refuse("budget", "Memory.offer", "given, and 'per_class' not: a reservoir has one size", self.budget)
+        free = min(self.budget - len(self), len(y))
+        if free:
+            self.add(x[:free], y[:free], task)
+        count = torch.arange(self.offered + free + 1, self.offered + len(y) + 1, dtype=torch.float64)
+        place = (torch.rand(len(count), generator=generator, dtype=torch.float64) * count).long()  # of 0 .. i - 1
+        mine = (place < self.budget).nonzero()[:, 0]
+        # Where two of a batch take one place, the later stays, as if they had come one after the other.
+        last = torch.full((self.budget,), -1).scatter_reduce_(0, place[mine], mine, "amax")
+        taken = (last >= 0).nonzero()[:, 0]
+        if len(taken):
+            rows = free + last[taken]
+            self.x[taken], self.y[taken], self.task[taken] = x[rows], y[rows], task
+        self.offered += len(y)
+
     def state_dict(self) -> dict[str, Tensor]:
-        """The samples, for saving a learner in the middle of its work."""
-        return {"x": self.x, "y": self.y, "task": self.task}
+        """The samples, for saving a learner in the middle of its work; and how many a reservoir has seen."""
+        state = {"x": self.x, "y": self.y, "task": self.task}
+        return state | ({"offered": torch.tensor(self.offered)} if self.offered else {})
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """The inverse of `state_dict`. More than the budget allows is refused here too."""
@@ -99,3 +126,4 @@ class Memory:
             if budget is not None and held > budget:
                 raise StoreError(f"The stored Memory holds {held} samples; the {name} of this one is {budget}.")
         self.x, self.y, self.task = state["x"].clone(), y.clone(), state["task"].clone()
+        self.offered = int(state.get("offered", 0))

@@ -13,6 +13,7 @@ from vestige.methods.gem import GEM
 from vestige.methods.icarl import ICaRL, ICaRLHB1
 from vestige.methods.joint import Joint
 from vestige.methods.pi import PI
+from vestige.methods.presets import PRESETS, preset_fields
 from vestige.methods.rehearsed import EWCPPS, EWCS, PIS, EWCHuszarS, RWalkS, VanillaS
 from vestige.methods.rwalk import RWalk
 from vestige.methods.vanilla import Vanilla
@@ -37,15 +38,16 @@ METHODS: dict[str, type[Learner]] = {
 }
 
 
-def build(name: str, stream: Stream, *, seed: int = 0, **fields: Any) -> Learner:  # noqa: ANN401
-    """The learner called `name` for `stream`; `fields` replace those of its configuration."""
+def build(name: str, stream: Stream, *, seed: int = 0, preset: str = "paper", **fields: Any) -> Learner:  # noqa: ANN401
+    """The learner called `name` for `stream`; `fields` replace those of its configuration and of the preset."""
     method = METHODS[one_of(name, METHODS, "method", "methods.build")]
+    chosen = preset_fields(one_of(preset, PRESETS, "preset", "methods.build"), name)
     config = method.default_config()
     unknown = sorted(set(fields) - set(config.__dataclass_fields__))
     if unknown:
         known = ", ".join(config.__dataclass_fields__)
         raise InputError(f"The 'fields' of {name} must be among {known}. Got {', '.join(unknown)} instead.")
-    return method(Spec(stream.input_shape, stream.n_outputs), replace(config, **fields), seed=seed)
+    return method(Spec(stream.input_shape, stream.n_outputs), replace(config, **(chosen | fields)), seed=seed)
 
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "METHODS",
     "PI",
     "PIS",
+    "PRESETS",
     "EWCHuszar",
     "EWCHuszarS",
     "ICaRL",

@@ -3,6 +3,10 @@
 A method writes its own short `observe`; there are no hooks. State that must survive a save is a flat dict of tensors
 whose names say what they are: `net.` the model, `memory.` kept samples, `optimizer.` its moments, anything else the
 method's own.
+
+The network, its first weights and whether its head is whole from the start or grows with the tasks are fields of every
+configuration. A head that grew gives the same training as a whole one of which only the seen outputs train: the new
+rows are those that the whole network would have begun with.
 """
 
 from __future__ import annotations
@@ -14,13 +18,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
+from vestige.checks import one_of
 from vestige.data.task import Task, TaskInfo
 from vestige.errors import StoreError
 from vestige.memory import Memory
+from vestige.nets import INITS, NETS, Classifier, build_net
 from vestige.store import load_into
+
+HEADS = ("fixed", "grown")
 
 
 class Info(NamedTuple):
@@ -39,11 +47,18 @@ class Spec:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The network and how it is trained; methods add their own fields."""
+    """The network and how it is trained; methods add their own fields.
+
+    `net` is one of `vestige.nets.NETS`, `hidden` the widths of the "mlp"; `init` says how the weights begin; `head`
+    whether all outputs are there from the start or each task brings its own ("grown").
+    """
 
     hidden: tuple[int, ...] = (256, 256)
     lr: float = 1e-3
     reset_optimizer: bool = True
+    net: str = "mlp"
+    init: str = "torch"
+    head: str = "fixed"
 
 
 class Outputs:
@@ -68,6 +83,13 @@ class Outputs:
         return functional.cross_entropy(logits[:, self.index], self.place[y])
 
 
+def padded(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """`value` with rows of zeros behind it, as many as `shape` has more; a scalar as it is."""
+    if value.ndim == 0 or len(value) == shape[0]:
+        return value
+    return torch.cat([value, value.new_zeros(shape[0] - len(value), *value.shape[1:])])
+
+
 class Learner(ABC):
     """Learns task after task; keeps of past data only what its `memory` holds."""
 
@@ -75,12 +97,16 @@ class Learner(ABC):
     oracle: ClassVar[bool] = False
     # Whether `predict` makes use of the task where the stream gives it at test time.
     uses_task: ClassVar[bool] = False
+    # Rows of the task under way that `begin_task` keeps out of training, such as a coreset; None: all are trained on.
+    held_back: Int64[Tensor, " m"] | None = None
 
-    net: nn.Module
+    net: Classifier
     config: TrainConfig
 
     def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
         self.spec, self.config, self.seed = spec, config or self.default_config(), seed
+        for name, options in (("net", NETS), ("init", INITS), ("head", HEADS)):
+            one_of(getattr(self.config, name), options, name, type(self).__name__)
         self.memory: Memory | None = None
         self.optimizer: torch.optim.Optimizer | None = None
 
@@ -110,6 +136,34 @@ class Learner(ABC):
             return self.net(x)
         finally:
             self.net.train(training)
+
+    def whole_net(self) -> Classifier:
+        """The network as it begins, with every output."""
+        c, spec = self.config, self.spec
+        return build_net(c.net, spec.input_shape, spec.n_outputs, hidden=c.hidden, init=c.init, seed=self.seed)
+
+    def fresh_net(self) -> Classifier:
+        """The network as it begins: with no output yet where the head grows."""
+        net = self.whole_net()
+        if self.config.head == "grown":
+            net.hold((), net.head.weight[:0], net.head.bias[:0])
+        return net
+
+    def grow_head(self, info: TaskInfo) -> None:
+        """Outputs that the task brings get their rows; the optimiser, if it goes on, moments of zero for them."""
+        if self.config.head == "fixed":
+            return
+        assert self.net.outputs is not None, "a head that grows knows its outputs"
+        held = set(self.net.outputs.tolist())
+        new = sorted({*info.outputs, *info.train_outputs} - held)
+        if new:
+            self.net.grow(new, self.whole_net())
+        if new and self.optimizer is not None:
+            before, self.optimizer = self.optimizer.state_dict()["state"], self.fresh_optimizer()
+            shapes = [p.shape for p in self.net.parameters()]
+            state = {i: {k: padded(v, shapes[i]) for k, v in moments.items()} for i, moments in before.items()}
+            groups = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def fresh_optimizer(self) -> torch.optim.Optimizer:
         """Adam over the whole network; fused, which does the same sums in one pass over the weights."""
@@ -158,21 +212,34 @@ class Learner(ABC):
         for key, value in state.items():
             room, _, rest = key.partition(".")
             parts[room if room in parts else ""][rest if room in parts else key] = value
-        load_into(self.net.state_dict(), parts["net"], owner)
+        self._check_net(parts["net"], owner)
         if parts["memory"] and self.memory is None:
             raise StoreError(f"The stored {owner} has a memory; this one has none.")
+        if self.config.head == "grown":
+            held = parts["net"]
+            self.net.hold(held["outputs"].tolist(), held["head.weight"], held["head.bias"])
         self.load_method_state(parts[""])
         self.net.load_state_dict(parts["net"])
         if self.memory is not None:
             self.memory.load_state_dict(parts["memory"])
         if parts["optimizer"]:
-            self.optimizer = self.optimizer or self.fresh_optimizer()
+            self.optimizer = self.fresh_optimizer()
             moments: dict[int, dict[str, Tensor]] = {}
             for key, value in parts["optimizer"].items():
                 i, _, name = key.partition(".")
                 moments.setdefault(int(i), {})[name] = value.clone()
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+    def _check_net(self, state: dict[str, Tensor], owner: str) -> None:
+        """Refuse weights of another network before anything has changed."""
+        if self.config.head == "fixed":
+            load_into(self.net.state_dict(), state, owner)
+            return
+        outputs = state.get("outputs", torch.empty(0)).tolist()
+        load_into(self.net.state_with(len(outputs)), state, owner)
+        if len(set(outputs)) < len(outputs) or not set(outputs) <= set(range(self.spec.n_outputs)):
+            raise StoreError(f"The stored {owner} answers for outputs {outputs}; there are {self.spec.n_outputs}.")
 
     def bytes(self) -> dict[str, int]:
         """What is held, in bytes: the model, the optimiser, the memory, and the method's own state."""

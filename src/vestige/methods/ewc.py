@@ -11,6 +11,7 @@ the penalty that follows from Bayes' rule, in which older tasks are not counted 
 
 The Fisher is `fisher_empirical` by default: exact, per sample, at the observed labels, over the outputs that trained.
 The other two (`fisher="true"`, `"batch"`) are options under their own names; they differ by orders of magnitude.
+`half=False` leaves the 1/2 out, and `normalise` scales each task's Fisher to [0, 1] before it is added, as RWalk does.
 """
 
 from __future__ import annotations
@@ -21,10 +22,21 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige.checks import number, one_of
+from vestige.checks import number, one_of, whole
 from vestige.data.task import Task
 from vestige.methods.base import Info, Outputs, Spec, TrainConfig
-from vestige.methods.pull import Named, add_pull, copied, prefixed, pull_value, stripped, zeros
+from vestige.methods.pull import (
+    NORMALISE,
+    Named,
+    add_pull,
+    copied,
+    fitted,
+    prefixed,
+    pull_value,
+    scaled,
+    stripped,
+    zeros,
+)
 from vestige.methods.vanilla import Vanilla
 from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
 
@@ -33,26 +45,33 @@ FISHERS = ("empirical", "true", "batch")
 
 @dataclass(frozen=True)
 class EWCConfig(TrainConfig):
-    """`lam` weighs the pull; `fisher` says which Fisher; `fisher_batch_size` only bounds memory, except for "batch"."""
+    """`lam` weighs the pull; `fisher` says which Fisher.
+
+    `fisher_batch_size` bounds memory and changes nothing (None: what the network takes at once), except for "batch",
+    which is defined by it and needs a number.
+    """
 
     lam: float = 100.0
+    half: bool = True
     fisher: str = "empirical"
-    fisher_batch_size: int = 512
+    fisher_batch_size: int | None = None
+    normalise: str = "none"
 
 
-def task_fisher(learner: Vanilla, task: Task, kind: str, batch_size: int) -> Named:
+def task_fisher(learner: Vanilla, task: Task, kind: str, batch_size: int | None) -> Named:
     """The Fisher of the whole task at the weights of now, over the outputs that the task trains."""
-    net, outputs, mean = learner.net, learner.outputs, zeros(learner.net)
+    net, outputs, rows = learner.net, learner.outputs, batch_size or learner.net.rows_at_once
 
     def summed(logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
         return outputs.loss(logits, y) * len(y)
 
-    for x, y in zip(task.x.split(batch_size), task.y.split(batch_size), strict=True):
-        if kind == "true":
-            part = fisher_true(net, x, outputs=list(outputs.outputs))
-        else:
-            part = (fisher_batch if kind == "batch" else fisher_empirical)(net, x, y, loss=summed)
-        for name, value in part.items():
+    if kind == "empirical":
+        return fisher_empirical(net, task.x, task.y, loss=summed, rows=rows)
+    if kind == "true":
+        return fisher_true(net, task.x, outputs=list(outputs.outputs), rows=rows)
+    mean = zeros(net)
+    for x, y in zip(task.x.split(rows), task.y.split(rows), strict=True):
+        for name, value in fisher_batch(net, x, y, loss=summed).items():
             mean[name] += value * (len(y) / len(task))
     return mean
 
@@ -66,6 +85,10 @@ class EWC(Vanilla):
         super().__init__(spec, config, seed=seed)
         number(self.config.lam, "lam", type(self).__name__, low=0)
         one_of(self.config.fisher, FISHERS, "fisher", type(self).__name__)
+        one_of(self.config.normalise, NORMALISE, "normalise", type(self).__name__)
+        if self.config.fisher_batch_size is not None or self.config.fisher == "batch":
+            whole(self.config.fisher_batch_size, "fisher_batch_size", type(self).__name__, low=1)
+        self.strength = self.config.lam / 2 if self.config.half else self.config.lam
         self.weight: Named = {}  # A, empty before the first task has ended
         self.anchor: Named = {}  # B / A
 
@@ -74,19 +97,29 @@ class EWC(Vanilla):
         """lam 100, the exact empirical Fisher."""
         return EWCConfig()
 
+    def begin_task(self, task: Task) -> None:
+        """Nothing pulls at outputs that are new."""
+        super().begin_task(task)
+        self.weight, self.anchor = fitted(self.weight, self.net), fitted(self.anchor, self.net)
+
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step down the task's loss and the pull."""
         assert self.optimizer is not None, "begin_task makes the optimiser"
         self.optimizer.zero_grad()
         loss = self.loss(x, y)
         loss.backward()
-        add_pull(self.net, self.weight, self.anchor, self.config.lam / 2)
+        add_pull(self.net, self.weight, self.anchor, self.strength)
         self.optimizer.step()
         return Info(loss.detach())
 
+    def fisher_of(self, task: Task) -> Named:
+        """The Fisher of the task that is ending, at the weights of now, scaled as asked for."""
+        fisher = task_fisher(self, task, self.config.fisher, self.config.fisher_batch_size)
+        return scaled(fisher, self.config.normalise)
+
     def end_task(self, task: Task) -> None:
         """Add this task's quadratic to those before it."""
-        fisher, here = task_fisher(self, task, self.config.fisher, self.config.fisher_batch_size), copied(self.net)
+        fisher, here = self.fisher_of(task), copied(self.net)
         if not self.weight:
             self.weight, self.anchor = fisher, here
             return
@@ -98,7 +131,7 @@ class EWC(Vanilla):
 
     def penalty(self) -> float:
         """The pull at this moment, up to the constant that does not depend on the weights."""
-        return self.config.lam / 2 * pull_value(self.net, self.weight, self.anchor)
+        return self.strength * pull_value(self.net, self.weight, self.anchor)
 
     def method_state(self) -> dict[str, Tensor]:
         """The quadratic."""
@@ -115,6 +148,5 @@ class EWCHuszar(EWC):
 
     def end_task(self, task: Task) -> None:
         """Add the Fisher, move the anchor."""
-        fisher = task_fisher(self, task, self.config.fisher, self.config.fisher_batch_size)
-        self.weight = {name: value + self.weight.get(name, 0) for name, value in fisher.items()}
+        self.weight = {name: value + self.weight.get(name, 0) for name, value in self.fisher_of(task).items()}
         self.anchor = copied(self.net)

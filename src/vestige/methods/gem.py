@@ -98,6 +98,7 @@ class GEM(Remembering):
         for p, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
             p.grad = part.view_as(p)
         self.optimizer.step()
+        self.offer(x, y)
         return Info(loss.detach())
 
     def past_gradients(self) -> Float[Tensor, "t p"]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int64
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from vestige.data.task import Task, TaskInfo
@@ -33,6 +33,7 @@ from vestige.methods.base import Spec
 from vestige.methods.pull import prefixed, stripped
 from vestige.methods.remember import features_of
 from vestige.methods.replay import Rehearsal, ReplayConfig
+from vestige.nets import Classifier
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,12 @@ def icarl_losses(
     older: Bool[Tensor, " k"],
 ) -> Float[Tensor, " n"]:
     """Classification on `current` outputs, distillation on `older` ones, summed over outputs."""
+    trains = current | older
     targets = functional.one_hot(y, logits.shape[1]).to(logits)
     if old_logits is not None:
         targets = torch.where(older, old_logits.sigmoid(), targets)
-    losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-    return losses[:, current | older].sum(1)
+    losses = functional.binary_cross_entropy_with_logits(logits[:, trains], targets[:, trains], reduction="none")
+    return losses.sum(1)
 
 
 def class_means(features: Float[Tensor, "n f"], y: Int64[Tensor, " n"], k: int) -> Float[Tensor, "k f"]:
@@ -73,7 +75,7 @@ class ICaRLHB1(Rehearsal):
         super().__init__(spec, config, seed=seed)
         self.current = torch.zeros(spec.n_outputs, dtype=torch.bool)
         self.older = torch.zeros(spec.n_outputs, dtype=torch.bool)
-        self.old: nn.Module | None = None
+        self.old: Classifier | None = None
 
     @classmethod
     def default_config(cls) -> ICaRLConfig:

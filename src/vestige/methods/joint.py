@@ -18,7 +18,6 @@ from vestige import rng
 from vestige.data.task import Task, TaskInfo
 from vestige.memory import Memory
 from vestige.methods.base import Info, Learner, Spec, TrainConfig
-from vestige.nets import MLP
 
 
 class Joint(Learner):
@@ -28,16 +27,20 @@ class Joint(Learner):
 
     def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        self.net = MLP(spec.input_shape, self.config.hidden, spec.n_outputs, seed=seed)
+        self.net = self.fresh_net()
         self.memory: Memory = Memory(budget=None)
         self.allowed: Bool[Tensor, "t k"] = torch.empty(0, spec.n_outputs, dtype=torch.bool)
         self._start_epoch(0, 0)
 
     def begin_task(self, task: Task) -> None:
         """Start anew: same initial weights, all outputs that the stream lets this task train on."""
-        self.net = MLP(self.spec.input_shape, self.config.hidden, self.spec.n_outputs, seed=self.seed)
-        self.optimizer = self.fresh_optimizer()
+        held = self.net.outputs
+        self.net, self.optimizer = self.fresh_net(), None
         self.allowed = self._outputs_by_task(task.info)
+        if held is not None:  # a head that grows: the outputs of the tasks before, as they began
+            self.net.grow(held.tolist(), self.whole_net())
+        self.grow_head(task.info)
+        self.optimizer = self.fresh_optimizer()
         self._start_epoch(task.info.n, 0)
 
     def _outputs_by_task(self, info: TaskInfo) -> Bool[Tensor, "t k"]:

@@ -4,8 +4,9 @@
     Omega_i <- Omega_i + max(0, omega_i) / (D_i^2 + xi)       at a border, D_i the change of theta_i over the task
     loss + lam * sum_i Omega_i (theta_i - theta_i^{k-1})^2
 
-The gradient leaves the pull out, as the sum is to tell where the task's own loss fell; `damping` is xi. A negative
-omega (a weight along which the loss rose) counts as zero.
+The gradient leaves the pull out, as the sum is to tell where the task's own loss fell (`gradient="total"` takes the
+pull along); `damping` is xi, 0.1 in the paper, 1e-3 in the code of RWalk's authors. A negative omega (a weight along
+which the loss rose) counts as zero.
 """
 
 from __future__ import annotations
@@ -15,11 +16,24 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige.checks import number
+from vestige.checks import number, one_of
 from vestige.data.task import Task
 from vestige.methods.base import Info, Outputs, Spec, TrainConfig
-from vestige.methods.pull import Named, add_fall, add_pull, copied, gradients_of, prefixed, pull_value, stripped, zeros
+from vestige.methods.pull import (
+    Named,
+    add_fall,
+    add_pull,
+    copied,
+    fitted,
+    gradients_of,
+    prefixed,
+    pull_value,
+    stripped,
+    zeros,
+)
 from vestige.methods.vanilla import Vanilla
+
+GRADIENTS = ("task", "total")
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,7 @@ class PIConfig(TrainConfig):
 
     lam: float = 0.1
     damping: float = 0.1
+    gradient: str = "task"
 
 
 class PI(Vanilla):
@@ -37,8 +52,10 @@ class PI(Vanilla):
 
     def __init__(self, spec: Spec, config: PIConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        number(self.config.lam, "lam", "PI", low=0)
-        number(self.config.damping, "damping", "PI", low=0, open_low=True)
+        owner = type(self).__name__
+        number(self.config.lam, "lam", owner, low=0)
+        number(self.config.damping, "damping", owner, low=0, open_low=True)
+        one_of(self.config.gradient, GRADIENTS, "gradient", owner)
         self.path: Named = zeros(self.net)  # omega
         self.start: Named = copied(self.net)
         self.weight: Named = {}  # Omega, empty before the first task has ended
@@ -52,6 +69,7 @@ class PI(Vanilla):
     def begin_task(self, task: Task) -> None:
         """A new path starts here."""
         super().begin_task(task)
+        self.weight, self.anchor = fitted(self.weight, self.net), fitted(self.anchor, self.net)
         self.path, self.start = zeros(self.net), copied(self.net)
 
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
@@ -63,6 +81,8 @@ class PI(Vanilla):
         # Copies, since the pull is about to be added to the gradients and the step to move the weights.
         gradient, before = gradients_of(self.net), copied(self.net)
         add_pull(self.net, self.weight, self.anchor, self.config.lam)
+        if self.config.gradient == "total":
+            gradient = gradients_of(self.net)
         self.optimizer.step()
         add_fall(self.path, gradient, self.net, before)
         return Info(loss.detach())

@@ -1,14 +1,17 @@
 """The quadratic pull towards an anchor that EWC, EWC++, PI and RWalk share: sum_i w_i (theta_i - anchor_i)^2.
 
 Its gradient is known, so it is added to the task's gradient after the backward pass, by `_foreach` operations over all
-layers at once; autograd never sees it. State is a dict by parameter name: a head that grew is absent from the anchor,
-and nothing pulls at it.
+layers at once; autograd never sees it. State is a dict by parameter name: what is absent from the anchor is not pulled
+at. Where a head grew, its new rows get zeros in every such dict (`fitted`): no importance, so that nothing pulls at
+them either, and the rows of old outputs keep theirs.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+
+from vestige.methods.base import padded
 
 Named = dict[str, Tensor]
 
@@ -28,6 +31,12 @@ def zeros(net: nn.Module) -> Named:
     return {name: torch.zeros_like(p) for name, p in trained(net).items()}
 
 
+def fitted(values: Named, net: nn.Module) -> Named:
+    """`values` in the shape of the parameters as they are now: zeros for rows that a grown head has got since."""
+    shapes = {name: p.shape for name, p in trained(net).items()}
+    return {name: padded(value, shapes[name]) for name, value in values.items()}
+
+
 @torch.no_grad()
 def pull_value(net: nn.Module, weight: Named, anchor: Named) -> float:
     """sum_i w_i (theta_i - anchor_i)^2."""
@@ -44,10 +53,11 @@ def add_pull(net: nn.Module, weight: Named, anchor: Named, strength: float) -> N
     if not names or strength == 0:
         return
     gap = torch._foreach_sub([here[n].data for n in names], [anchor[n] for n in names])
-    torch._foreach_mul_(gap, [weight[n] for n in names])
-    torch._foreach_add_([g for g in gradients.values() if g is not None], gap, alpha=2 * strength)
+    found = [g for g in gradients.values() if g is not None]
+    torch._foreach_addcmul_(found, [weight[n] for n in names], list(gap), value=2 * strength)
 
 
+@torch.no_grad()
 def gradients_of(net: nn.Module) -> Named:
     """A copy of the gradients at hand; zero where a parameter has none."""
     here = trained(net)
@@ -70,6 +80,18 @@ def unit_range(values: Named) -> Named:
     if high <= low:
         return {name: torch.zeros_like(v) for name, v in values.items()}
     return {name: (v - low) / (high - low) for name, v in values.items()}
+
+
+NORMALISE = ("none", "joint", "layer")
+
+
+def scaled(values: Named, normalise: str) -> Named:
+    """Values as they are, or in [0, 1] over all layers together, or layer by layer."""
+    if normalise == "none":
+        return dict(values)
+    if normalise == "joint":
+        return unit_range(values)
+    return {name: unit_range({name: value})[name] for name, value in values.items()}
 
 
 def prefixed(prefix: str, values: Named) -> Named:

@@ -14,6 +14,10 @@ How the memory enters the loss is the field `replay`:
   trains for `finetune_epochs` in batches of `finetune_batch`, through the method's own `observe`, pull included.
 
 The paper does not say which. "balanced", "minimum" is what an early script of its authors computes, and the default.
+"mixed" is a uniform draw from task and memory put together, so what it gives depends on how often each kept sample is
+shown: one epoch shows it once among some 12 000 new ones. Split MNIST, `vanilla_s`, ten samples a class, batches of 64,
+seed 0, average accuracy: 21.9 after one epoch a task, 53.8 after five; with `init="truncated_normal"` 35.8 after one
+and 54.9 after three; with 500 samples a class, 32 epochs and that initialisation (the authors' script) 68.0.
 One batch is one step of the optimiser in all of them. Fishers and paths are the method's own: the Fisher of EWC++ and
 RWalk is that of the task's batch, as before; the path of PI and RWalk follows the gradient of the loss that is stepped
 down, memory included.
@@ -28,7 +32,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vestige import rng
-from vestige.checks import one_of, whole
+from vestige.checks import one_of, refuse, whole
 from vestige.data.task import Task
 from vestige.methods.base import Spec
 from vestige.methods.remember import MemoryConfig, Remembering
@@ -76,8 +80,12 @@ class Rehearsal(Remembering):
             whole(settings.memory_batch, "memory_batch", owner, low=1)
         whole(settings.finetune_epochs, "finetune_epochs", owner, low=0)
         whole(settings.finetune_batch, "finetune_batch", owner, low=1)
+        if settings.fill == "reservoir" and settings.replay != "beside":
+            refuse(
+                "replay", owner, "'beside' with a reservoir: no task ends that it could be shared out over", "another"
+            )
         self.class_weights = torch.ones(spec.n_outputs)
-        self.task_index, self.n, self.seen, self.drawn = 0, 1, 0, 0
+        self.n, self.seen, self.drawn = 1, 0, 0
 
     @classmethod
     def default_config(cls) -> ReplayConfig:
@@ -89,7 +97,7 @@ class Rehearsal(Remembering):
         super().begin_task(task)
         counts = torch.cat([task.y, self.memory.y]).bincount(minlength=self.spec.n_outputs)
         self.class_weights = class_weights(counts, self.config.balance)
-        self.task_index, self.n, self.seen, self.drawn = task.info.index, task.info.n, 0, 0
+        self.n, self.seen, self.drawn = task.info.n, 0, 0
 
     def loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
         """The loss of the batch and of what the memory adds to it."""
@@ -118,6 +126,9 @@ class Rehearsal(Remembering):
         self.seen += n
         if size == 0 or self.config.replay == "finetune":
             return torch.empty(0, dtype=torch.int64)
+        if self.config.fill == "reservoir":  # whose samples change from batch to batch: any of those of now
+            generator = rng.fork(self.seed, "replay", self.task_index, self.seen)
+            return torch.randperm(size, generator=generator)[: self.config.memory_batch or n]
         if self.config.replay == "beside":
             self.drawn += min(self.config.memory_batch or n, size)
         else:
@@ -140,11 +151,11 @@ class Rehearsal(Remembering):
 
     def method_state(self) -> dict[str, Tensor]:
         """And where in the deal we are."""
-        place = torch.tensor([self.task_index, self.n, self.seen, self.drawn])
+        place = torch.tensor([self.n, self.seen, self.drawn])
         return super().method_state() | {"class_weights": self.class_weights, "place": place}
 
     def load_method_state(self, state: dict[str, Tensor]) -> None:
         """The inverse."""
         super().load_method_state(state)
         self.class_weights = state["class_weights"].clone()
-        self.task_index, self.n, self.seen, self.drawn = state["place"].tolist()
+        self.n, self.seen, self.drawn = state["place"].tolist()

@@ -8,8 +8,12 @@ with dL_i = -sum of g_i times the change of theta_i over the interval. What the 
 reading the default, the authors' code the other choice:
 - `gradient`: "task" (the loss without the pull, both in Eq. 7 and in the code) or "total";
 - `average`: "mean" (as printed) or "code", which computes 3/2 s + 1/2 (new) where the text says average;
-- `normalise`: "joint" (min and max over all layers together, as the code does) or "layer";
-- `eps`: 1e-3 in the code, not given in the paper.
+- `normalise`: "joint" (min and max over all layers together, as the code does), "layer" or "none"; only weights that
+  exist count, so a head that grew is normalised without the rows to come;
+- `half`: the 1/2 in Eq. 7's denominator, which the code leaves out;
+- `eps`: 1e-3 in the code, not given in the paper;
+- `fisher` and `accumulate`: as in EWC++. With "interval" the score is taken with the F of the interval before, as in
+  the code. (That also forgets to empty its sum of squares within a task; here it is emptied at each renewal.)
 The first task's score is taken as it is: there is nothing to average it with.
 """
 
@@ -25,17 +29,19 @@ from vestige.checks import number, one_of
 from vestige.data.task import Task
 from vestige.methods.base import Info, Spec
 from vestige.methods.ewc_pp import EWCPP, EWCPPConfig
+from vestige.methods.pi import GRADIENTS
 from vestige.methods.pull import (
     Named,
     add_fall,
     add_pull,
     copied,
+    fitted,
     gradients_of,
     prefixed,
     pull_value,
+    scaled,
     stripped,
     trained,
-    unit_range,
     zeros,
 )
 
@@ -46,16 +52,9 @@ class RWalkConfig(EWCPPConfig):
 
     lam: float = 0.1
     eps: float = 1e-3
+    normalise: str = "joint"
     gradient: str = "task"
     average: str = "mean"
-    normalise: str = "joint"
-
-
-def scaled(values: Named, normalise: str) -> Named:
-    """Values in [0, 1], over all layers together or layer by layer."""
-    if normalise == "joint":
-        return unit_range(values)
-    return {name: unit_range({name: value})[name] for name, value in values.items()}
 
 
 class RWalk(EWCPP):
@@ -65,10 +64,10 @@ class RWalk(EWCPP):
 
     def __init__(self, spec: Spec, config: RWalkConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        number(self.config.eps, "eps", "RWalk", low=0, open_low=True)
-        one_of(self.config.gradient, ("task", "total"), "gradient", "RWalk")
-        one_of(self.config.average, ("mean", "code"), "average", "RWalk")
-        one_of(self.config.normalise, ("joint", "layer"), "normalise", "RWalk")
+        owner = type(self).__name__
+        number(self.config.eps, "eps", owner, low=0, open_low=True)
+        one_of(self.config.gradient, GRADIENTS, "gradient", owner)
+        one_of(self.config.average, ("mean", "code"), "average", owner)
         self.fall: Named = zeros(self.net)  # dL of the interval under way
         self.start: Named = copied(self.net)  # where the interval began
         self.walked: Named = zeros(self.net)  # the score of this task
@@ -82,32 +81,34 @@ class RWalk(EWCPP):
     def begin_task(self, task: Task) -> None:
         """A new walk starts here."""
         super().begin_task(task)
+        self.score = fitted(self.score, self.net)
         self.fall, self.start, self.walked = zeros(self.net), copied(self.net), zeros(self.net)
 
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step; every `interval` steps the Fisher is renewed and the interval's score taken."""
         assert self.optimizer is not None, "begin_task makes the optimiser"
-        if self.steps % self.config.interval == 0:
-            self.renew_fisher(x, y)
-        self.steps += 1
         self.optimizer.zero_grad()
         loss = self.loss(x, y)
         loss.backward()
+        self.look(x, y)
         gradient, before = gradients_of(self.net), copied(self.net)
         add_pull(self.net, self.weight, self.anchor, self.config.lam)
         if self.config.gradient == "total":
             gradient = gradients_of(self.net)
         self.optimizer.step()
         add_fall(self.fall, gradient, self.net, before)
+        self.steps += 1
         if self.steps % self.config.interval == 0:
             self.take_score()
+        self.renew_from_interval()
         return Info(loss.detach())
 
     @torch.no_grad()
     def take_score(self) -> None:
         """Eq. 7's ratio over the interval that ends here; negative scores count as zero."""
+        half = 0.5 if self.config.half else 1.0
         for name, here in trained(self.net).items():
-            far = 0.5 * self.running[name] * (here - self.start[name]).square() + self.config.eps
+            far = half * self.running[name] * (here - self.start[name]).square() + self.config.eps
             self.walked[name] += (self.fall[name] / far).clamp_min(0)
             self.fall[name].zero_()
             self.start[name].copy_(here)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from vestige.data.task import Task
 from vestige.methods.base import Info, Learner, Outputs, Spec, TrainConfig
-from vestige.nets import MLP
 
 
 class Vanilla(Learner):
@@ -16,12 +15,13 @@ class Vanilla(Learner):
 
     def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        self.net = MLP(spec.input_shape, self.config.hidden, spec.n_outputs, seed=seed)
+        self.net = self.fresh_net()
         self.outputs = Outputs(range(spec.n_outputs), spec.n_outputs)
 
     def begin_task(self, task: Task) -> None:
         """Take the task's outputs; a fresh optimiser, so that old momentum does not move the new task."""
         self.outputs = Outputs(task.info.train_outputs, self.spec.n_outputs)
+        self.grow_head(task.info)
         if self.optimizer is None or self.config.reset_optimizer:
             self.optimizer = self.fresh_optimizer()
 

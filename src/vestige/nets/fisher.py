@@ -7,10 +7,10 @@ than the empirical one by a factor between 1 and n, and near an optimum it goes 
 
 The first two are exact and need no loop over samples. With the inputs a and the output gradients g of a layer, one
 sample's gradient of a linear weight is g a', so the sum of squares over samples is (g^2)' (a^2): one more product. A
-convolution's is a sum over positions first, taken as one batched product with the unfolded input. The gradients of the
-weights themselves are never computed: the backward pass stops at the layers' outputs, so that a Fisher costs what a
-training step's forward and backward do. Batch norm in training mode mixes samples and has no per-sample gradient: the
-network is evaluated in evaluation mode throughout.
+convolution's is a sum over positions first, taken as one batched product with the unfolded input, a few samples at a
+time. The gradients of the weights themselves are never computed: the backward pass stops at the layers' outputs, so
+that a Fisher costs what a training step's forward and backward do. Batch norm in training mode mixes samples and has no
+per-sample gradient, and dropout would give another network for each: the network is in evaluation mode throughout.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,6 +31,9 @@ from vestige.errors import InputError
 Diagonal = dict[str, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
+# Numbers that the patches and per-sample gradients of a convolution may take at once; bounds memory, changes nothing.
+PATCH_NUMBERS = 2**22
+
 
 def summed_cross_entropy(logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
     """Sum, not mean, so that the gradient at each output row is that sample's own."""
@@ -37,22 +41,40 @@ def summed_cross_entropy(logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -
 
 
 def fisher_empirical(
-    net: nn.Module, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"], *, loss: Loss = summed_cross_entropy
+    net: nn.Module,
+    x: Float[Tensor, "n *shape"],
+    y: Int64[Tensor, " n"],
+    *,
+    loss: Loss = summed_cross_entropy,
+    rows: int | None = None,
 ) -> Diagonal:
-    """Mean over samples of the squared per-sample gradient of `loss`, by parameter name."""
+    """Mean over samples of the squared per-sample gradient of `loss`, by parameter name.
+
+    `rows` pass at once, all if None: it bounds memory and changes nothing.
+    """
+    total = _zeros(net)
     with listening(net) as layers:
-        value = loss(net(x), y)
-    return {name: total / len(x) for name, total in _summed_squares(net, layers, [value]).items()}
+        for x_part, y_part in zip(x.split(rows or len(x)), y.split(rows or len(x)), strict=True):
+            layers.clear()
+            _add_squares(total, layers, [loss(net(x_part), y_part)])
+    torch._foreach_div_(list(total.values()), len(x))
+    return total
 
 
-def fisher_true(net: nn.Module, x: Float[Tensor, "n *shape"], *, outputs: list[int] | None = None) -> Diagonal:
+def fisher_true(
+    net: nn.Module, x: Float[Tensor, "n *shape"], *, outputs: list[int] | None = None, rows: int | None = None
+) -> Diagonal:
     """Mean over samples of E_{y ~ model}[squared gradient]: one backward pass for each class among `outputs`."""
+    total = _zeros(net)
     with listening(net) as layers:
-        logits = net(x)
-    log_p = (logits if outputs is None else logits[:, outputs]).log_softmax(1)
-    # A gradient scaled by sqrt(p) is squared to p times the square. One forward pass serves every class.
-    values = list((log_p * (log_p.detach() / 2).exp()).sum(0))
-    return {name: total / len(x) for name, total in _summed_squares(net, layers, values).items()}
+        for part in x.split(rows or len(x)):
+            layers.clear()
+            logits = net(part)
+            log_p = (logits if outputs is None else logits[:, outputs]).log_softmax(1)
+            # A gradient scaled by sqrt(p) is squared to p times the square. One forward pass serves every class.
+            _add_squares(total, layers, list((log_p * (log_p.detach() / 2).exp()).sum(0)))
+    torch._foreach_div_(list(total.values()), len(x))
+    return total
 
 
 def fisher_batch(
@@ -74,6 +96,7 @@ class Layer:
     """What one layer saw and gave in a forward pass."""
 
     module: nn.Module
+    names: tuple[str, str]  # of its weight and bias in the network
     inputs: Tensor
     output: Tensor
 
@@ -88,20 +111,21 @@ def listening(net: nn.Module) -> Iterator[list[Layer]]:
     layers: list[Layer] = []
     handles, frozen = [], [p for _, p in _trained(net)]
 
-    def listen(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+    def listen(names: tuple[str, str], module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
         output = output if output.requires_grad else output.detach().requires_grad_()
-        layers.append(Layer(module, inputs[0].detach(), output))
+        layers.append(Layer(module, names, inputs[0].detach(), output))
         return output
 
-    for module in net.modules():
+    for path, module in net.named_modules():
         own = list(module.parameters(recurse=False))
-        if own and not isinstance(module, nn.Linear | nn.Conv2d | nn.BatchNorm2d):
+        if own and type(module) not in _SQUARES:
             raise InputError(
                 "The 'net' of fisher must be of Linear, Conv2d and BatchNorm2d layers. "
                 f"Got a {type(module).__name__} instead."
             )
         if own:
-            handles.append(module.register_forward_hook(listen))
+            weight, bias = (f"{path}.{part}".lstrip(".") for part in ("weight", "bias"))
+            handles.append(module.register_forward_hook(partial(listen, (weight, bias))))
     training = net.training
     net.eval()
     try:
@@ -116,37 +140,58 @@ def listening(net: nn.Module) -> Iterator[list[Layer]]:
         net.train(training)
 
 
-def _summed_squares(net: nn.Module, layers: list[Layer], values: list[Tensor]) -> Diagonal:
-    """Sum over samples, and over `values`, of the squared gradient of every parameter."""
-    total: Diagonal = {name: torch.zeros_like(p) for name, p in _trained(net)}
-    names = {id(p): name for name, p in _trained(net)}
+def _zeros(net: nn.Module) -> Diagonal:
+    return {name: torch.zeros_like(p) for name, p in _trained(net)}
+
+
+def _add_squares(total: Diagonal, layers: list[Layer], values: list[Tensor]) -> None:
+    """Add to `total` the sum over samples, and over `values`, of the squared gradient of every parameter."""
     for i, value in enumerate(values):
         outputs = [layer.output for layer in layers]
         gradients = torch.autograd.grad(value, outputs, allow_unused=True, retain_graph=i < len(values) - 1)
         for layer, gradient in zip(layers, gradients, strict=True):
             if gradient is not None:
-                for name, square in _squares(layer.module, layer.inputs, gradient).items():
-                    parameter = getattr(layer.module, name)
-                    if parameter is not None and id(parameter) in names:
-                        total[names[id(parameter)]] += square
-    return total
+                weight, bias = (total.get(name) for name in layer.names)
+                _SQUARES[type(layer.module)](layer.module, layer.inputs, gradient, weight, bias)
 
 
-def _squares(module: nn.Module, a: Tensor, g: Tensor) -> Diagonal:
-    """Sum over samples of squared gradients of one layer, from its inputs `a` and output gradients `g`."""
-    if isinstance(module, nn.Linear):
-        return {"weight": g.square().mT @ a.square(), "bias": g.square().sum(0)}
-    if isinstance(module, nn.Conv2d):
-        patches = functional.unfold(a, module.kernel_size, module.dilation, module.padding, module.stride)  # type: ignore[arg-type]
-        n, groups = len(a), module.groups
-        out = g.reshape(n, groups, g.shape[1] // groups, -1)
-        per_sample = out @ patches.reshape(n, groups, -1, patches.shape[-1]).mT
-        weight = per_sample.square().sum(0).reshape(module.weight.shape)
-        return {"weight": weight, "bias": g.sum((2, 3)).square().sum(0)}
+def _linear(module: nn.Module, a: Tensor, g: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+    squares = g.square()
+    if weight is not None:
+        weight.addmm_(squares.mT, a.square())
+    if bias is not None:
+        bias += squares.sum(0)
+
+
+def _convolution(module: nn.Module, a: Tensor, g: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+    assert isinstance(module, nn.Conv2d)
+    if bias is not None:
+        bias += g.sum((2, 3)).square_().sum(0)
+    if weight is None:
+        return
+    places, groups = g[0, 0].numel(), module.groups
+    size = places * weight[0].numel() * groups + weight.numel()  # numbers for one sample: patches and a gradient
+    rows = max(1, PATCH_NUMBERS // size)
+    for a_part, g_part in zip(a.split(rows), g.split(rows), strict=True):
+        patches = functional.unfold(a_part, module.kernel_size, module.dilation, module.padding, module.stride)  # type: ignore[arg-type]
+        n = len(a_part)
+        out = g_part.reshape(n, groups, -1, places)
+        per_sample = out @ patches.reshape(n, groups, -1, places).mT
+        weight += per_sample.square_().sum(0).reshape(weight.shape)
+
+
+def _batch_norm(module: nn.Module, a: Tensor, g: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
     assert isinstance(module, nn.BatchNorm2d)
     mean, variance = module.running_mean, module.running_var
     if mean is None or variance is None:
         raise InputError("The 'net' of fisher must track batch-norm statistics. Got a layer that does not instead.")
     shape = (1, -1, 1, 1)
-    normal = (a - mean.view(shape)) / (variance.view(shape) + module.eps).sqrt()
-    return {"weight": (g * normal).sum((2, 3)).square().sum(0), "bias": g.sum((2, 3)).square().sum(0)}
+    if weight is not None:
+        normal = (a - mean.view(shape)) / (variance.view(shape) + module.eps).sqrt()
+        weight += (g * normal).sum((2, 3)).square_().sum(0)
+    if bias is not None:
+        bias += g.sum((2, 3)).square_().sum(0)
+
+
+# Sums over samples of squared gradients of one layer, from its inputs `a` and output gradients `g`, added to totals.
+_SQUARES = {nn.Linear: _linear, nn.Conv2d: _convolution, nn.BatchNorm2d: _batch_norm}

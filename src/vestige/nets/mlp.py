@@ -6,25 +6,20 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from vestige import rng
+from vestige.nets.classifier import Classifier
 
 
-class MLP(nn.Module):
+class MLP(Classifier):
     """Fully connected ReLU network on flattened inputs; emits logits."""
 
     def __init__(self, input_shape: Sequence[int], hidden: Sequence[int], n_outputs: int, *, seed: int) -> None:
-        super().__init__()
         widths = [math.prod(input_shape), *hidden]
         with rng.guard(seed, "init"):
             layers: list[nn.Module] = [nn.Flatten()]
             for a, b in pairwise(widths):
                 layers += [nn.Linear(a, b), nn.ReLU()]
-            self.body = nn.Sequential(*layers)
-            self.head = nn.Linear(widths[-1], n_outputs)
-
-    def forward(self, x: Float[Tensor, "n *shape"]) -> Float[Tensor, "n k"]:
-        """Logits."""
-        return self.head(self.body(x))
+            body = nn.Sequential(*layers)
+            super().__init__(body, nn.Linear(widths[-1], n_outputs))

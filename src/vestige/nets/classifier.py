@@ -1,0 +1,71 @@
+"""What learners train: a `body` that turns inputs into features (n, f), and a linear `head` that turns those to logits.
+
+Samplers, nearest means and the closed forms of the Fisher rely on this shape. Logits always come as one vector over all
+outputs of the stream. A head that grows has a row for each output that arrived so far, in the order of arrival, and
+`outputs` says which they are; an output that has no row yet cannot be answered: its logit is -inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+
+class Classifier(nn.Module):
+    """Logits of `head` on the features of `body`."""
+
+    outputs: Tensor | None
+    # Rows that pass at once where a whole task is looked at; bounds memory, changes nothing.
+    rows_at_once: ClassVar[int] = 1024
+
+    def __init__(self, body: nn.Module, head: nn.Linear) -> None:
+        super().__init__()
+        self.body, self.head, self.n_outputs = body, head, head.out_features
+        self.register_buffer("outputs", None)  # None: row i is output i, from the start
+
+    def forward(self, x: Float[Tensor, "n *shape"]) -> Float[Tensor, "n k"]:
+        """Logits."""
+        return self.answer(self.body(x))
+
+    def answer(self, features: Float[Tensor, "n f"]) -> Float[Tensor, "n k"]:
+        """Logits of features, over all outputs."""
+        logits = self.head(features)
+        if self.outputs is None:
+            return logits
+        return logits.new_full((len(logits), self.n_outputs), -torch.inf).index_copy(1, self.outputs, logits)
+
+    def weights_of(self, y: Int64[Tensor, " n"]) -> Float[Tensor, "n f"]:
+        """The head's weights of each label, which must have a row."""
+        if self.outputs is None:
+            return self.head.weight[y]
+        row = self.outputs.new_full((self.n_outputs,), -1)
+        row[self.outputs] = torch.arange(len(self.outputs))
+        return self.head.weight[row[y]]
+
+    def hold(self, outputs: Sequence[int], weight: Float[Tensor, "r f"], bias: Float[Tensor, " r"]) -> None:
+        """Answer for `outputs` alone, with these rows. The parameters are new ones: an optimiser must be told."""
+        self.outputs = torch.tensor(list(outputs), dtype=torch.int64)
+        learns, self.head.out_features = self.head.weight.requires_grad, len(self.outputs)
+        self.head.weight = nn.Parameter(weight.detach().clone(), learns)
+        self.head.bias = nn.Parameter(bias.detach().clone(), learns)
+
+    def grow(self, new: Sequence[int], initial: Classifier) -> None:
+        """A row for each of `new`, as `initial` (whose head is whole) has it; rows that are here stay as they are."""
+        assert self.outputs is not None, "a whole head does not grow"
+        rows = torch.tensor(list(new), dtype=torch.int64)
+        weight = torch.cat([self.head.weight.detach(), initial.head.weight.detach()[rows]])
+        bias = torch.cat([self.head.bias.detach(), initial.head.bias.detach()[rows]])
+        self.hold([*self.outputs.tolist(), *rows.tolist()], weight, bias)
+
+    def state_with(self, n_rows: int) -> dict[str, Tensor]:
+        """The names and shapes of this network's state if its head had `n_rows`."""
+        empty = {
+            "outputs": torch.empty(n_rows, dtype=torch.int64),
+            "head.weight": self.head.weight.new_empty(n_rows, self.head.in_features),
+            "head.bias": self.head.bias.new_empty(n_rows),
+        }
+        return self.state_dict() | empty
