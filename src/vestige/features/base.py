@@ -1,0 +1,237 @@
+"""The contract of every feature map: samples in, (n, width) features out, in which ratios and distances are taken.
+
+A map is a dataclass: its fields are its configuration, `fit` learns, `update` goes on learning when a new task comes,
+and what was learnt ends in `_`. A subclass writes `_fit`, `_update`, `_codes`, `_state` and `_load_state`; checks,
+batches, kinds of arrays, saving and loading are done here, once. `fit` and `update` change the map wholly or not at
+all, and keep no sample; what they do keep of the data is said in `keeps`.
+
+**A map that changes.** A density ratio of codes means something only if all its samples went through one map. Maps
+with `consistent = True` (identity, pca, pretrained) stay as `fit` left them and `update` does nothing to them, so codes
+may be kept. The others (classifier, vae, cvae) change with every `update`, and after one:
+
+- a weighted stand-in for the data (the anchored and keyframe strategies of a chain) must be kept as *raw generated
+  samples* and encoded anew by the newest map, together with this step's samples: `transform_each`. The weights stay,
+  for they belong to the samples and not to their codes. Codes of an older map against codes of the newest would show
+  the map's movement as a drift of the model;
+- the every-step chain evaluates the last step's network on codes of today's samples (psi_{t-1}(x_t) in CDRE Eq. 10),
+  which no re-encoding can mend: either that network keeps the map that it was trained with, or the codes of one
+  sample must stay nearly the same from step to step, which is what the tie of `cvae` (Eq. 15) is for; `code_drift`
+  says how nearly.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from vestige import checks, store
+from vestige.checks import ArrayLike, Kind
+from vestige.errors import InputError, NotFitted, StoreError
+from vestige.features.rows import Groups, Part, Rows, admit, gather, numbers, shape_of
+from vestige.version import __version__
+
+BATCH_SIZE = 1000
+
+
+@dataclass(eq=False)
+class FeatureMap(ABC):
+    """Turns samples into features."""
+
+    name: ClassVar[str]
+    consistent: ClassVar[bool]  # whether codes, once computed, stay right: the map never changes after `fit`
+    keeps: ClassVar[str]  # what is kept of the data that it was fitted on, in words
+    min_rows: ClassVar[int] = 1
+    dtype: ClassVar[torch.dtype] = torch.float32  # of its arithmetic
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def __post_init__(self) -> None:
+        self.shape_: tuple[int, ...] | None = None  # of one sample
+        self.tasks_ = 0  # how many tasks it has seen
+        self.report_: dict[str, Any] = {}
+        self.check()
+
+    def check(self) -> None:  # noqa: B027 - a map without settings has nothing to refuse
+        """Refuse settings that cannot be used; a map with settings writes its own."""
+
+    def fit(self, x: Groups, y: Groups | None = None, *, seed: int = 0) -> Self:
+        """Learn from `x`, one array or one a task; `y` are labels, for maps that use them. Returns self."""
+        owner = f"{type(self).__name__}.fit"
+        seed = checks.whole(seed, "seed", owner)
+        shape = shape_of(x, "x", owner)
+        rows, tasks = gather([Part("x", x, y, 1)], owner, shape, dtype=self.dtype, min_rows=self.min_rows)
+        report = self._fit(rows, shape, seed)
+        self.shape_, self.tasks_ = shape, tasks
+        self.report_ = {"map": self.name, "step": 1, "n": len(rows), "tasks": tasks, "keeps": self.keeps, **report}
+        return self
+
+    def update(
+        self,
+        x_new: Groups,
+        x_generated: Groups | None = None,
+        *,
+        y_new: Groups | None = None,
+        y_generated: Groups | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Go on learning: real samples of new tasks, and generated ones in place of old tasks whose data is gone.
+
+        Each may be one array a task. One array of generated samples stands for all old tasks in equal parts. A
+        consistent map checks its arguments and stays as it is.
+        """
+        owner = f"{type(self).__name__}.update"
+        shape, seed = self._fitted(owner), checks.whole(seed, "seed", owner)
+        parts = [Part("x_new", x_new, y_new, 1)]
+        if x_generated is not None:
+            parts.append(Part("x_generated", x_generated, y_generated, self.tasks_))
+        rows, _ = gather(parts, owner, shape, dtype=self.dtype, min_rows=self.min_rows)
+        new = len(x_new) if isinstance(x_new, Mapping) else 1
+        if not self.consistent:
+            report = self._update(rows, shape, seed)
+            step = self.report_.get("step", 1) + 1
+            self.report_ |= {"step": step, "n": len(rows), "tasks": self.tasks_ + new, **report}
+        self.tasks_ += new
+        return self
+
+    def transform(self, x: ArrayLike, *, batch_size: int = BATCH_SIZE) -> Any:  # noqa: ANN401 - the kind that came in
+        """The features of each row of `x`, whatever else is in the call."""
+        owner = f"{type(self).__name__}.transform"
+        rows = admit(x, "x", owner, self._fitted(owner))
+        return Kind.of(x).give(self.codes(rows, batch_size=batch_size))
+
+    __call__ = transform
+
+    def transform_each(
+        self, kept: Mapping[Any, ArrayLike], *, batch_size: int = BATCH_SIZE
+    ) -> dict[Hashable, Float[Tensor, "_ f"]]:
+        """Raw samples that were kept, task by task, encoded by this map as it is now (see above)."""
+        owner, found = f"{type(self).__name__}.transform_each", {}
+        for task, x in kept.items():
+            rows = admit(x, f"kept[{task!r}]", owner, self._fitted(owner))
+            found[task] = self.codes(rows, batch_size=batch_size).to(torch.float64)
+        return found
+
+    @torch.no_grad()
+    def codes(self, rows: Shaped[Tensor, "n d"], *, batch_size: int = BATCH_SIZE) -> Float[Tensor, "n f"]:
+        """Features of rows that have been admitted, `batch_size` at a time, in the map's own precision."""
+        owner = f"{type(self).__name__}.transform"
+        size = checks.whole(batch_size, "batch_size", owner, low=1)
+        shape = self._fitted(owner)
+        net, training = getattr(self, "net_", None), False
+        if net is not None:
+            training = net.training
+            net.eval()
+        try:
+            found = torch.cat([self._codes(numbers(part, self.dtype), shape) for part in rows.split(size)])
+        finally:
+            if net is not None:
+                net.train(training)
+        if not bool(torch.isfinite(found.sum())) and not bool(torch.isfinite(found).all()):
+            checks.refuse("x", owner, f"small enough for {self.dtype} arithmetic", "features that are not finite")
+        return found
+
+    def copy(self) -> Self:
+        """A map of its own that stays as this one is now."""
+        return copy.deepcopy(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return self._fitted(f"{type(self).__name__}.shape")
+
+    @property
+    def width(self) -> int:
+        """How many features come out."""
+        return self._width(self._fitted(f"{type(self).__name__}.width"))
+
+    def _fitted(self, owner: str) -> tuple[int, ...]:
+        if self.shape_ is None:
+            raise NotFitted(f"{owner} was called before fit.")
+        return self.shape_
+
+    @abstractmethod
+    def _width(self, shape: tuple[int, ...]) -> int:
+        """Features that samples of `shape` have."""
+
+    @abstractmethod
+    def _fit(self, rows: Rows, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
+        """Learn, then take over what was learnt; returns what happened, for the report."""
+
+    def _update(self, rows: Rows, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
+        """The same for a new step; only maps that are not consistent have one."""
+        raise NotImplementedError  # a consistent map is never asked
+
+    @abstractmethod
+    def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
+        """Features of one batch."""
+
+    @abstractmethod
+    def _state(self) -> dict[str, Tensor]:
+        """What was learnt, as tensors by name."""
+
+    @abstractmethod
+    def _load_state(self, state: dict[str, Tensor], shape: tuple[int, ...]) -> None:
+        """The inverse of `_state`; a name, shape or type that does not fit is named before anything changes."""
+
+    def config(self) -> dict[str, Any]:
+        """The configuration as plain JSON."""
+        return {"map": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything learnt that `transform` and `update` need, copied."""
+        shape = self._fitted(f"{type(self).__name__}.state_dict")
+        state = {"shape": torch.tensor(shape), "tasks": torch.tensor(self.tasks_), **self._state()}
+        return {key: value.detach().clone() for key, value in state.items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> Self:
+        """Take over what another map of the same configuration has learnt."""
+        state = dict(state)
+        try:
+            shape, tasks = tuple(state.pop("shape").tolist()), int(state.pop("tasks"))
+        except KeyError as error:
+            raise StoreError(f"The stored {type(self).__name__} lacks the key {error}.") from None
+        self._load_state(state, shape)
+        self.shape_, self.tasks_ = shape, tasks
+        return self
+
+    def digest(self) -> str:
+        """A hash of all that decides what `transform` gives: configuration, state, and the version of the code."""
+        hashed = hashlib.sha256(f"{__version__}{store.canonical(self.config())}".encode())
+        for key, value in sorted(self.state_dict().items()):
+            hashed.update(f"{key}{value.dtype}{tuple(value.shape)}".encode())
+            hashed.update(value.contiguous().numpy().tobytes())
+        return hashed.hexdigest()
+
+    def save(self, path: str | Path) -> Path:
+        """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
+        return store.save(path, "features", {"config": self.config(), "report": self.report_}, self.state_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The fitted map stored at `path`."""
+        from vestige.features import build  # the registry imports this file
+
+        fields, tensors = store.load(path, "features")
+        try:
+            config: dict[str, Any] = dict(fields["config"])
+            loaded = build(config.pop("map"), **config)
+            report = fields["report"]
+        except (KeyError, TypeError, AttributeError, InputError) as error:
+            raise StoreError(f"{path} does not hold a feature map that this version can read: {error}.") from None
+        if not isinstance(loaded, cls):
+            raise InputError(
+                f"The 'path' of {cls.__name__}.load must be a stored {cls.__name__}. "
+                f"Got a {type(loaded).__name__} instead."
+            )
+        loaded.load_state_dict(tensors)
+        loaded.report_ = report
+        return loaded

@@ -1,0 +1,151 @@
+"""VAE: the encoder's mean as features, learnt without labels. CDRE section 3 and App. A.1.
+
+Loss of one sample: -E_q(z|x) log p(x|z) + KL(q(z|x) || prior), one draw of z by reparametrisation. App. A.1: encoder
+[512, 256], 64 codes, decoder [256, 256], "variance of noise" 0.1, L2 with multiplier 0.001, Adam 1e-3, batches of 100.
+
+Read into it, where the appendix is silent: the noise is that of p(x|z) = N(decoder(z), 0.1 I); the L2 term is
+0.001 |W|^2 / 2 over weight matrices, as TensorFlow's l2 regulariser counts; the decoder's output is linear. Deviation:
+30 epochs instead of 100, which `preset="paper"` brings back. Samples should be on the scale of pixels, in [0, 1].
+
+With so much noise on few pixels no code may be worth its KL: "active_codes" in the report says how many are used, and
+none earns a warning.
+
+`update` goes on from the weights of the step before (`warm`) or from new ones, with the N(0, I) prior either way:
+nothing holds codes in place between steps. That is what `cvae` adds.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from vestige import checks, rng
+from vestige.errors import VestigeWarning
+from vestige.features.base import FeatureMap
+from vestige.features.rows import Rows
+from vestige.features.training import Schedule, train
+from vestige.nets.vae import VAENet, gaussian_kl, gaussian_nll
+from vestige.store import load_into
+
+ACTIVE_VARIANCE = 0.01  # Burda, Grosse and Salakhutdinov (2016) count a code of smaller variance as unused
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A Gaussian for the code of each row, and how much the KL to it counts."""
+
+    mean: Float[Tensor, "n f"]
+    log_var: Float[Tensor, "n f"]
+    weight: float = 1.0
+
+    @classmethod
+    def standard(cls, n: int, f: int) -> Prior:
+        """N(0, I) for every row, without n rows of zeros."""
+        zeros = torch.zeros(1, f).expand(n, f)
+        return cls(zeros, zeros)
+
+    def __getitem__(self, rows: Int64[Tensor, " b"]) -> Prior:
+        return Prior(self.mean[rows], self.log_var[rows], self.weight)
+
+
+def vae_loss(
+    net: VAENet, x: Float[Tensor, "n d"], noise: Float[Tensor, "n f"], prior: Prior, variance: float
+) -> Float[Tensor, " n"]:
+    """The negative evidence bound of each row, in nats, for the code drawn with standard normal `noise`."""
+    decoded, mean, log_var = net(x, noise)
+    kl = gaussian_kl(mean, log_var, prior.mean, prior.log_var)
+    return gaussian_nll(x, decoded, variance) + prior.weight * kl
+
+
+@torch.no_grad()
+def active_codes(net: VAENet, x: Float[Tensor, "n d"], smallest: float = ACTIVE_VARIANCE) -> int:
+    """How many codes say anything: the variance of their mean over samples exceeds `smallest`."""
+    return int((net.encode(x)[0].var(0) > smallest).sum())
+
+
+@dataclass(eq=False)
+class VAE(FeatureMap):
+    """A variational auto-encoder whose codes are free to move from step to step."""
+
+    name: ClassVar[str] = "vae"
+    consistent: ClassVar[bool] = False
+    keeps: ClassVar[str] = "the weights of a network trained on the data"
+    min_rows: ClassVar[int] = 2
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"epochs": 100}}
+
+    dims: int = 64
+    encoder: tuple[int, ...] = (512, 256)
+    decoder: tuple[int, ...] = (256, 256)
+    noise: float = 0.1  # variance of p(x|z)
+    l2: float = 1e-3
+    epochs: int = 30
+    batch_size: int = 100
+    lr: float = 1e-3
+    warm: bool = True
+
+    def check(self) -> None:
+        """Refuse settings that cannot be used."""
+        owner = type(self).__name__
+        checks.whole(self.dims, "dims", owner, low=1)
+        for name in ("encoder", "decoder"):
+            for width in getattr(self, name):
+                checks.whole(width, name, owner, low=1)
+        checks.number(self.noise, "noise", owner, low=0, open_low=True)
+        self._schedule().check(owner)
+
+    def _schedule(self) -> Schedule:
+        return Schedule(self.epochs, self.batch_size, self.lr, self.l2)
+
+    def _net(self, shape: tuple[int, ...], seed: int) -> VAENet:
+        return VAENet(math.prod(shape), self.dims, self.encoder, self.decoder, seed=seed)
+
+    def _width(self, shape: tuple[int, ...]) -> int:
+        return self.dims
+
+    def _fit(self, rows: Rows, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
+        return self._learn(self._net(shape, seed), rows, Prior.standard(len(rows), self.dims), seed)
+
+    def _update(self, rows: Rows, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
+        net = copy.deepcopy(self.net_) if self.warm else self._net(shape, seed)
+        return self._learn(net, rows, self._next_prior(rows.x), seed)
+
+    def _next_prior(self, x: Float[Tensor, "n d"]) -> Prior:
+        """The prior of each row at a step after the first."""
+        return Prior.standard(len(x), self.dims)
+
+    def _learn(self, net: VAENet, rows: Rows, prior: Prior, seed: int) -> dict[str, Any]:
+        draws = rng.fork(seed, "codes")
+
+        def loss(i: Tensor) -> Tensor:
+            noise = torch.randn(len(i), self.dims, generator=draws)
+            return vae_loss(net, rows.x[i], noise, prior[i], self.noise)
+
+        losses = train(net, loss, rows.weights, self._schedule(), seed, type(self).__name__)
+        active = active_codes(net, rows.x)
+        if not active:
+            warnings.warn(
+                f"The codes of {type(self).__name__} say nothing: none varies from sample to sample. "
+                f"More epochs, or a smaller 'noise' than {self.noise:g}, make details worth coding.",
+                VestigeWarning,
+                stacklevel=4,
+            )
+        self.net_ = net
+        return {"losses": losses, "active_codes": active}
+
+    def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
+        return self.net_.encode(x)[0]
+
+    def _state(self) -> dict[str, Tensor]:
+        return self.net_.state_dict()
+
+    def _load_state(self, state: dict[str, Tensor], shape: tuple[int, ...]) -> None:
+        net = self._net(shape, 0)
+        net.load_state_dict(load_into(net.state_dict(), state, type(self).__name__))
+        self.net_ = net.eval()

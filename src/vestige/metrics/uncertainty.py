@@ -1,0 +1,136 @@
+"""How sure a model is, from draws of its posterior: Farquhar and Gal C.8, after Gal (2016).
+
+For one input with class probabilities p_1..p_S of S posterior samples and their mean p:
+    predictive entropy   H[p]
+    expected entropy     mean_s H[p_s]
+    mutual information   H[p] - mean_s H[p_s], between the prediction and the posterior
+The last is high where samples are sure and disagree, which is far from the training data. All are in nats.
+
+`Uncertainty` takes samples one chunk at a time and holds (n, k) and (n,) numbers, never (S, n, k): chunks of samples
+are merged, and so are accumulators that saw other samples of the same inputs.
+
+`unseen_task_roc` is the detector of C.8: an input set is called unseen when its mean uncertainty exceeds theta times
+that of the current task, theta = 1.0, 1.1, .. 10. Which pairs (model, task) count is not said in the paper and decides
+the area: the current task left out ("others"), or counted as seen ("all"). Both are offered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor
+
+from vestige import checks
+
+THETAS = tuple(round(1 + 0.1 * i, 1) for i in range(91))
+
+
+def entropy(log_p: Float[Tensor, "... k"]) -> Float[Tensor, "..."]:
+    """-sum p log p over the last axis; a probability of zero adds nothing."""
+    return torch.special.entr(log_p.exp()).sum(-1)
+
+
+class Uncertainty:
+    """Accumulates posterior samples of n inputs: `update / merge / compute`."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.sum_p: Tensor | None = None
+        self.sum_entropy: Tensor | None = None
+
+    def update(self, log_p: Float[Tensor, "..."]) -> Self:
+        """More posterior samples of the same n inputs, as log-probabilities over k classes."""
+        if log_p.ndim != 3 or 0 in log_p.shape:
+            checks.refuse("log_p", "Uncertainty", "(samples, n, k), none of them zero", tuple(log_p.shape))
+        if self.sum_p is not None and log_p.shape[1:] != self.sum_p.shape:
+            wanted = f"of the same inputs and classes, (samples, {self.sum_p.shape[0]}, {self.sum_p.shape[1]})"
+            checks.refuse("log_p", "Uncertainty", wanted, tuple(log_p.shape))
+        off = float((log_p.logsumexp(-1)).abs().max())
+        if not off < 1e-3:
+            checks.refuse("log_p", "Uncertainty", "normalised over its last axis", f"sums off by {off:.3g} in log")
+        return self._add(log_p.exp().sum(0).double(), entropy(log_p).sum(0).double(), len(log_p))
+
+    def merge(self, other: Uncertainty) -> Self:
+        """Samples of the same inputs that another accumulator saw."""
+        if other.sum_p is None or other.sum_entropy is None:
+            return self
+        if self.sum_p is not None and self.sum_p.shape != other.sum_p.shape:
+            checks.refuse("other", "Uncertainty.merge", f"of shape {tuple(self.sum_p.shape)}", tuple(other.sum_p.shape))
+        return self._add(other.sum_p, other.sum_entropy, other.samples)
+
+    def _add(self, p: Tensor, entropies: Tensor, samples: int) -> Self:
+        self.sum_p = p.clone() if self.sum_p is None else self.sum_p + p
+        self.sum_entropy = entropies.clone() if self.sum_entropy is None else self.sum_entropy + entropies
+        self.samples += samples
+        return self
+
+    def compute(self) -> dict[str, Float64[Tensor, " n"]]:
+        """Predictive entropy, expected entropy and mutual information of each input."""
+        if self.sum_p is None or self.sum_entropy is None:
+            checks.refuse("log_p", "Uncertainty", "given before 'compute'", "nothing")
+        predictive = torch.special.entr(self.sum_p / self.samples).sum(-1)
+        expected = self.sum_entropy / self.samples
+        # The entropy is concave, so the difference is not negative but for rounding.
+        return {"predictive": predictive, "expected": expected, "mutual": (predictive - expected).clamp_min(0)}
+
+
+@dataclass(frozen=True)
+class Roc:
+    """False and true positive rates for each theta, and the area under them, closed at (0, 0) and (1, 1)."""
+
+    theta: tuple[float, ...]
+    false_positive: tuple[float, ...]
+    true_positive: tuple[float, ...]
+    auc: float
+
+
+def unseen_task_roc(mi: Float[Tensor, "..."], *, pairs: Literal["others", "all"] = "others") -> Roc:
+    """The detector's ROC from MI[model, task], the mean uncertainty on each task after training up to each.
+
+    Positives are tasks that the model has not been trained on. The last model has none and counts for its negatives.
+    """
+    checks.one_of(pairs, ("others", "all"), "pairs", "unseen_task_roc")
+    if mi.ndim != 2 or mi.shape[0] != mi.shape[1] or len(mi) < 2:
+        checks.refuse("mi", "unseen_task_roc", "a square matrix of two tasks at least", tuple(mi.shape))
+    if not bool(torch.isfinite(mi).all()) or bool((mi < 0).any()):
+        checks.refuse("mi", "unseen_task_roc", "finite and not negative", "other values")
+    t = len(mi)
+    model, task = torch.meshgrid(torch.arange(t), torch.arange(t), indexing="ij")
+    counted = torch.ones(t, t, dtype=torch.bool) if pairs == "all" else model != task
+    unseen = (task > model)[counted]
+    score = (mi / mi.diagonal()[:, None].clamp_min(torch.finfo(mi.dtype).tiny))[counted]
+    called = torch.stack([score > theta for theta in THETAS])
+    true = called[:, unseen].double().mean(1)
+    false = called[:, ~unseen].double().mean(1)
+    return Roc(THETAS, tuple(false.tolist()), tuple(true.tolist()), _area(false, true))
+
+
+def _area(false: Float64[Tensor, " n"], true: Float64[Tensor, " n"]) -> float:
+    """Trapezoids over the points in order of their rates."""
+    x = torch.cat([torch.zeros(1).double(), false.flip(0), torch.ones(1).double()])
+    y = torch.cat([torch.zeros(1).double(), true.flip(0), torch.ones(1).double()])
+    return float(torch.trapezoid(y, x))
+
+
+def reliability(
+    confidence: Float[Tensor, " n"], right: Bool[Tensor, " n"], bins: int = 10
+) -> dict[str, Float64[Tensor, " b"]]:
+    """Mean confidence, accuracy and count in equal bins of confidence; NaN where a bin is empty."""
+    checks.whole(bins, "bins", "reliability", low=1)
+    if len(confidence) == 0 or len(confidence) != len(right):
+        checks.refuse("confidence", "reliability", "as long as 'right', and not empty", len(confidence))
+    place = (confidence.double() * bins).long().clamp(0, bins - 1)
+    count = torch.zeros(bins, dtype=torch.float64).index_add_(0, place, torch.ones(len(place), dtype=torch.float64))
+    total = torch.zeros(bins, dtype=torch.float64).index_add_(0, place, confidence.double())
+    hits = torch.zeros(bins, dtype=torch.float64).index_add_(0, place, right.double())
+    return {"confidence": total / count, "accuracy": hits / count, "count": count}
+
+
+def expected_calibration_error(confidence: Float[Tensor, " n"], right: Bool[Tensor, " n"], bins: int = 10) -> float:
+    """Mean gap between confidence and accuracy over bins, weighted by count."""
+    found = reliability(confidence, right, bins)
+    gap = (found["confidence"] - found["accuracy"]).abs().nan_to_num(0.0)
+    return float((gap * found["count"]).sum() / found["count"].sum())

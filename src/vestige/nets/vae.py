@@ -1,0 +1,72 @@
+"""A variational auto-encoder with diagonal Gaussians on both sides, and the two terms of its loss.
+
+The network of CDRE App. A.1: an encoder with dense ReLU layers [512, 256] and a decoder with [256, 256]. The decoder's
+mean is linear, since a Gaussian likelihood has no bounds (the appendix does not say).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vestige import rng
+
+
+def gaussian_kl(
+    mean: Float[Tensor, "n f"],
+    log_var: Float[Tensor, "n f"],
+    prior_mean: Float[Tensor, "n f"],
+    prior_log_var: Float[Tensor, "n f"],
+) -> Float[Tensor, " n"]:
+    """KL(N(mean, var) || N(prior mean, prior var)) of each row, diagonal covariances."""
+    gap = log_var - prior_log_var
+    distance = (mean - prior_mean).square() * (-prior_log_var).exp()
+    return 0.5 * (gap.exp() + distance - 1 - gap).sum(1)
+
+
+def gaussian_nll(x: Float[Tensor, "n d"], mean: Float[Tensor, "n d"], variance: float) -> Float[Tensor, " n"]:
+    """-log N(x; mean, variance I) of each row."""
+    constant = x.shape[1] * math.log(2 * math.pi * variance)
+    return 0.5 * ((x - mean).square().sum(1) / variance + constant)
+
+
+class VAENet(nn.Module):
+    """x -> N(mean, var) over codes; code -> mean of x."""
+
+    def __init__(
+        self, n_inputs: int, n_codes: int, encoder: Sequence[int], decoder: Sequence[int], *, seed: int
+    ) -> None:
+        super().__init__()
+        self.n_codes = n_codes
+        with rng.guard(seed, "init"):
+            self.encoder = _dense([n_inputs, *encoder, 2 * n_codes])
+            self.decoder = _dense([n_codes, *decoder, n_inputs])
+
+    def encode(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n f"], Float[Tensor, "n f"]]:
+        """Mean and log-variance of the code of each row."""
+        mean, log_var = self.encoder(x).split(self.n_codes, 1)
+        return mean, log_var
+
+    def decode(self, z: Float[Tensor, "n f"]) -> Float[Tensor, "n d"]:
+        """The mean of x for each code."""
+        return self.decoder(z)
+
+    def forward(
+        self, x: Float[Tensor, "n d"], noise: Float[Tensor, "n f"]
+    ) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n f"], Float[Tensor, "n f"]]:
+        """The decoded mean of a code drawn with standard normal `noise`, and that code's mean and log-variance."""
+        mean, log_var = self.encode(x)
+        return self.decode(mean + noise * torch.exp(0.5 * log_var)), mean, log_var
+
+
+def _dense(widths: Sequence[int]) -> nn.Sequential:
+    """Dense layers with ReLU between them."""
+    layers: list[nn.Module] = []
+    for a, b in pairwise(widths):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
