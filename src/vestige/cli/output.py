@@ -11,28 +11,34 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import rich.table
 from rich.console import Console
 from rich.text import Text
 
+from vestige.drawing.tables import Table, cell, decimals, printable
+
+__all__ = [
+    "Table",
+    "cell",
+    "console",
+    "decimals",
+    "document",
+    "error",
+    "note",
+    "plain",
+    "printable",
+    "progress",
+    "say",
+    "table",
+    "warn",
+]
+
 # Wide enough that a table in a pipe or a file is never folded.
 UNFOLDED = 10_000
-MOST_DECIMALS = 12
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table as it is printed: `rows` of ready cells; numbers (None included) stand right, words left."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str | float | int | None]]
-    note: str = ""
 
 
 class _Console(Console):
@@ -46,11 +52,6 @@ def console(*, stderr: bool = False) -> Console:
     terminal = bool(getattr(stream, "isatty", lambda: False)())
     width = None if terminal or "COLUMNS" in os.environ else UNFOLDED
     return _Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-
-
-def printable(text: str) -> str:
-    """`text` with control characters and broken bytes spelt out, so that no file can drive the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def say(text: str = "") -> None:
@@ -95,33 +96,13 @@ def plain(value: object) -> Any:  # noqa: ANN401 - any JSON
     return str(value)
 
 
-def decimals(values: Iterable[float | None], significant: int = 4) -> int:
-    """How many decimals show `significant` digits of the largest of `values`: 4 for 0.98, 2 for 98.2."""
-    sizes = [abs(v) for v in values if v is not None and math.isfinite(v) and v != 0]
-    before_the_point = math.ceil(math.log10(max(sizes))) if sizes else 0
-    return min(max(significant - before_the_point, 0), MOST_DECIMALS)
-
-
-def cell(value: str | float | int | None, places: int = 4) -> str:
-    """One cell: a number with `places` decimals, a dash for what is not there."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "-"
-    if not isinstance(value, float):
-        return printable(str(value))
-    text = f"{value:.{places}f}"
-    return text.lstrip("-") if float(text) == 0 else text
-
-
 def table(content: Table) -> None:
     """Print `content`; the decimals of its numbers are the same throughout."""
-    numbers = [v for row in content.rows for v in row if isinstance(v, float)]
-    places = decimals(numbers)
     drawn = rich.table.Table()
-    for i, name in enumerate(content.columns):
-        words = any(isinstance(row[i], str) for row in content.rows)
+    for name, words in zip(content.columns, content.words(), strict=True):
         drawn.add_column(Text(printable(name)), justify="left" if words else "right", overflow="fold")
-    for row in content.rows:
-        drawn.add_row(*(Text(cell(value, places)) for value in row))
+    for row in content.texts():
+        drawn.add_row(*map(Text, row))
     screen = console()
     screen.print(Text(printable(content.title), style="bold"), soft_wrap=True)
     screen.print(drawn)

@@ -1,0 +1,64 @@
+"""Pictures, tables and pages. They show what others measured and compute no result of their own.
+
+Every picture is a `matplotlib.figure.Figure` made through matplotlib's object interface: nothing here touches pyplot or
+leaves a changed setting behind. `encode` and `save` turn it into PNG, SVG or PDF; the same input gives the same bytes.
+A `Page` puts text, tables and pictures into one HTML file that opens from disk and asks the network for nothing.
+
+The files are loaded when a name is first used: a `Table` needs neither matplotlib nor torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vestige.drawing.columns import bars
+    from vestige.drawing.encoding import encode, save
+    from vestige.drawing.heat import Heat, matrix
+    from vestige.drawing.lines import curves
+    from vestige.drawing.mosaic import images
+    from vestige.drawing.page import Code, Page, Picture
+    from vestige.drawing.quadrants import plane, quadrant
+    from vestige.drawing.tables import Table
+    from vestige.drawing.trade_off import pareto_front, scatter_front
+
+HOMES = {
+    "Code": "page",
+    "Heat": "heat",
+    "Page": "page",
+    "Picture": "page",
+    "Table": "tables",
+    "bars": "columns",
+    "curves": "lines",
+    "encode": "encoding",
+    "images": "mosaic",
+    "matrix": "heat",
+    "pareto_front": "trade_off",
+    "plane": "quadrants",
+    "quadrant": "quadrants",
+    "save": "encoding",
+    "scatter_front": "trade_off",
+}
+
+__all__ = [
+    "Code",
+    "Heat",
+    "Page",
+    "Picture",
+    "Table",
+    "bars",
+    "curves",
+    "encode",
+    "images",
+    "matrix",
+    "pareto_front",
+    "plane",
+    "quadrant",
+    "save",
+    "scatter_front",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a function or a class of one of the files
+    if name in HOMES:
+        return getattr(import_module(f"vestige.drawing.{HOMES[name]}"), name)
+    raise AttributeError(f"module 'vestige.drawing' has no attribute {name!r}")

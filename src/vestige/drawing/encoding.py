@@ -1,0 +1,41 @@
+"""A figure as bytes, and as a file that is written whole or not at all.
+
+The same figure gives the same bytes: no dates, no versions, no random names. The drawing itself depends on the version
+of matplotlib, and so may the bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from vestige.checks import one_of
+from vestige.drawing.style import settings
+from vestige.store import write_bytes
+
+# What matplotlib would otherwise write about itself and about the hour.
+METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Creator": None, "Date": None, "Format": None, "Type": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+}
+
+
+def encode(figure: Figure, kind: str) -> bytes:
+    """`figure` as "png", "svg" or "pdf"."""
+    kind = one_of(kind, METADATA, "kind", "encode")
+    buffer = io.BytesIO()
+    with settings():
+        figure.savefig(buffer, format=kind, metadata=METADATA[kind])
+    return buffer.getvalue()
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """`figure` at `path`, in the format of its suffix: .png, .svg or .pdf."""
+    path = Path(path)
+    kind = one_of(path.suffix.lower().lstrip("."), METADATA, "suffix", "drawing.save")
+    write_bytes(path, encode(figure, kind))
+    return path
