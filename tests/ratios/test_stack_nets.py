@@ -69,7 +69,7 @@ def test_rows_of_weight_zero_never_reach_a_fold():
         assert not torch.equal(a[[1, 3]], b[[1, 3]])  # fold 1 saw them
 
 
-def test_one_step_is_adam_with_decoupled_decay_on_the_network_alone():
+def test_one_step_is_adam_with_decoupled_decay_on_the_last_layer_alone():
     phi = torch.randn(20, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     weights = torch.full((2, 20), 0.1, dtype=torch.float64)
     schedule = Schedule(steps=1, batch=10, rate=0.01, warm_up=0.0, average=0.0, decays=(0.0, 3.0))
@@ -77,9 +77,17 @@ def test_one_step_is_adam_with_decoupled_decay_on_the_network_alone():
     before = [t.clone() for t in made.tensors()]
     train(made, phi, 10, weights, schedule, generator=torch.Generator().manual_seed(4))
     for i, (old, new) in enumerate(zip(before, made.tensors(), strict=True)):
-        decay = torch.tensor([0.0, 0.0, 3.0, 3.0]).view(-1, 1, 1) * (i > 0)
+        decay = torch.tensor([0.0, 0.0, 3.0, 3.0]).view(-1, 1, 1) * (i in (3, 6))  # linear, three weights, three biases
         size = (new - old * (1 - 0.01 * decay)).abs()  # Adam's first step is the rate in every coordinate that moves
         assert torch.all((size - 0.01).abs().minimum(size) < 1e-4)
+
+
+def test_pulling_moves_every_parameter_by_the_share():
+    fresh, old = nets(seed=1), nets(seed=2)
+    before = [t.clone() for t in fresh.tensors()]
+    fresh.pull_towards(old, 0.25)
+    for start, end, now in zip(before, old.tensors(), fresh.tensors(), strict=True):
+        torch.testing.assert_close(now, 0.75 * start + 0.25 * end)
 
 
 def test_the_schedule_bounds_the_way():

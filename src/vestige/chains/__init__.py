@@ -2,5 +2,7 @@
 
 from vestige.chains.chain import STRATEGIES, Chain
 from vestige.chains.report import Limits, StepReport, TaskReport
+from vestige.chains.together import step_together
+from vestige.chains.views import Views
 
-__all__ = ["STRATEGIES", "Chain", "Limits", "StepReport", "TaskReport"]
+__all__ = ["STRATEGIES", "Chain", "Limits", "StepReport", "TaskReport", "Views", "step_together"]

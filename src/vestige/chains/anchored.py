@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -41,17 +41,23 @@ class Anchored(Strategy[dict[int, TaskState]]):
     """Each task's first generated samples, weighted, stand for its data ever after."""
 
     name: ClassVar[str] = "anchored"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "fast": {"folds": 2, "epochs": 4, "warm_epochs": 1, "min_steps": 100, "decays": (0.5,)}
+    }
     folds: int = 3
-    epochs: int = 15
-    warm_epochs: int = 8
+    epochs: int = 8
+    warm_epochs: int = 4
+    min_steps: int = 150  # of the networks, however few the rows
+    decays: tuple[float, ...] = (0.01, 0.5)
     clip: float = 4.5  # of standardised coordinates, in the stack and in the balanced features
     rows_a_product: float = 100.0
     relu: int = 64  # random features whose means the stand-in takes over from the data
     balance_ridge: float = 1e-4
+    moments: bool = True  # False: no average over real rows is kept, neither as coordinates nor in balanced weights
 
     def check(self) -> None:
         """Refuse settings that cannot be used."""
-        for name in ("folds", "epochs", "warm_epochs"):
+        for name in ("folds", "epochs", "warm_epochs", "min_steps"):
             checks.whole(getattr(self, name), name, "Chain", low=2 if name == "folds" else 1)
         checks.whole(self.relu, "relu", "Chain", low=0)
         for name in ("clip", "rows_a_product", "balance_ridge"):
@@ -63,9 +69,12 @@ class Anchored(Strategy[dict[int, TaskState]]):
             folds=self.folds,
             epochs=self.epochs,
             warm_epochs=self.warm_epochs,
+            min_steps=self.min_steps,
+            decays=self.decays,
             clip=self.clip,
             rows_a_product=self.rows_a_product,
             gap_warning=float("inf"),
+            standardise="mixture" if self.moments else "model",
         )
 
     def step(
@@ -115,6 +124,8 @@ class Anchored(Strategy[dict[int, TaskState]]):
         seed: int,
     ) -> StandIn:
         """q's rows under weights that make them stand for p."""
+        if p_weights is None and not self.moments:  # p is the data itself, whose means balanced weights would reveal
+            return StandIn(q.clone(), torch.softmax(log_ratio, 0), log_ratio.clone(), inherited, gap)
         balanced = balance_to(
             p,
             p_weights,

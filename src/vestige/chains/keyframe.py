@@ -4,7 +4,8 @@ log p/q_t = log p/q_key + log q_key/q_t, as in CDRE Eq. 5 with the last keyframe
 below the noise are not chained, and no jump is longer than it must be. The second term is a stack on generated samples
 of both sides, unweighted. When its held-out KL(q_key || q_t) exceeds `threshold`, Q_t becomes the key: its rows get the
 weights of log p/q_t and are balanced to the key before it, so that the terms of a divergence are averaged over a
-stand-in for p here too, not by Eq. 4. Errors add up over keyframes; the stand-in's variance and the gap say how far.
+stand-in for p here too, not by Eq. 4. A key is never moved over a bridge: samples that lie so far from p cannot stand
+for it, and the model may come back. Errors add up over keyframes; the stand-in's variance and the gap say how far.
 
 Where the model gets narrower than the data, as in CDRE Fig. 2, a key that moves along loses the tails of p and its
 weights become heavy: kl is refused by t = 10, where the fixed stand-in of `anchored` is within two per cent.
@@ -12,6 +13,7 @@ weights become heavy: kl is refused by t = 10, where the fixed stand-in of `anch
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,12 +21,13 @@ import torch
 from torch import Tensor
 
 from vestige import checks
-from vestige.chains.anchored import Anchored, TaskState
+from vestige.chains.anchored import TaskState
+from vestige.chains.estimated import Estimated, seen_from
 from vestige.chains.strategy import Found
 
 
 @dataclass(frozen=True)
-class Keyframe(Anchored):
+class Keyframe(Estimated):
     """Like `Anchored`, with a stand-in that moves along."""
 
     name: ClassVar[str] = "keyframe"
@@ -52,8 +55,9 @@ class Keyframe(Anchored):
         gap = key.gap + ratio.gap_
         depth = len(state.keys) + 1
         found = Found(log_ratio_q, log_ratio_p, key.weights, key.inherited, depth, gap, len(key.weights), key.ess)
-        if float(ratio.held_out_p_.mean()) <= self.threshold:
+        found = seen_from(state, found, ratio.bridged_)
+        if ratio.bridged_ or float(ratio.held_out_p_.mean()) <= self.threshold:
             return TaskState(key, state.keys, ratio), found
         inherited = key.inherited + 1 / key.ess
         moved = self.reweighted(key.samples, key.weights, q, log_ratio_q, inherited=inherited, gap=gap, seed=seed)
-        return TaskState(moved, (*state.keys, ratio), None), found
+        return TaskState(moved, (*state.keys, ratio), None), dataclasses.replace(found, moved=True)

@@ -1,7 +1,11 @@
-"""The log-linear network of CDRE section 3 and its objective: Eq. 9, 10 and 12.
+"""The log-linear networks of CDRE section 3 and their objective, Eq. 10 and 12: many members trained as one.
 
-psi has one output for each task and takes a standardised sample followed by its task's number. `objective` is Eq. 10
-with the penalty subtracted: printed, it is added inside a maximisation, and the chain then diverges.
+psi has one output for each task and takes a standardised sample followed by its task's number. Every tensor has a
+leading axis of members: initialisations, bootstrap resamples, or chains on data of their own. Members share each matrix
+product and nothing else: a member trained among others ends where it would end alone.
+
+`objective` is Eq. 10 with the penalty subtracted: printed, it is added inside a maximisation, and the chain then
+diverges.
 """
 
 from __future__ import annotations
@@ -16,11 +20,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vestige import rng
+from vestige.chains.step_losses import StepValue
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How psi is trained. `held_out` rows stop it early after `patience` epochs without gain; 0: all epochs are run."""
+    """How psi is trained. `held_out` rows stop it early after `patience` epochs without gain; 0: all epochs are run.
+
+    With `resample` each member sees a bootstrap of the rows that it is trained on.
+    """
 
     lr: float
     cosine: bool
@@ -28,124 +36,133 @@ class Schedule:
     epochs: int
     held_out: float
     patience: int
+    resample: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Inputs of one task on one side, in float32, and psi_{t-1} on them."""
+    """Inputs of one task on one side, in float32, and log r_{t-1} on them, for every member."""
 
-    x: Float[Tensor, "n d"]
-    before: Float[Tensor, " n"]
+    x: Float[Tensor, "m n d"]
+    before: Float[Tensor, "m n"]
 
-    def at(self, rows: Int[Tensor, " b"]) -> Rows:
-        """Some of the rows."""
-        return Rows(self.x[rows], self.before[rows])
+    def at(self, rows: Int[Tensor, "m b"]) -> Rows:
+        """Each member's choice of rows."""
+        return Rows(self.x[torch.arange(len(rows))[:, None], rows], self.before.gather(1, rows))
 
 
-def psi(layers: Sequence[Tensor], x: Float[Tensor, "n d"], task: int) -> Float[Tensor, " n"]:
-    """The output of `task`. `layers` are weight, bias, weight, bias, ..."""
+def psi(layers: Sequence[Tensor], x: Float[Tensor, "m n d"], task: int) -> Float[Tensor, "m n"]:
+    """The output of `task`. `layers` are weight (m, in, out), bias (m, 1, out), weight, bias, ..."""
     for w, b in zip(layers[:-2:2], layers[1:-2:2], strict=True):
-        x = torch.addmm(b, x, w).relu()
-    return x @ layers[-2][:, task] + layers[-1][task]
+        x = torch.baddbmm(b, x, w).relu()
+    return torch.baddbmm(layers[-1][:, :, task : task + 1], x, layers[-2][:, :, task : task + 1]).squeeze(2)
 
 
-def grown(layers: Sequence[Tensor], sizes: Sequence[int], tasks: int, *, generator: torch.Generator) -> list[Tensor]:
-    """`layers` with outputs for `tasks` tasks, new ones at zero; fresh hidden layers where there are none yet."""
-    if not layers:
-        fresh = []
+def fresh(sizes: Sequence[int], seeds: Sequence[int]) -> list[Tensor]:
+    """Hidden layers of widths `sizes`, the input's first, and outputs for no task yet; each member from its seed."""
+    members = []
+    for seed in seeds:
+        generator, own = rng.fork(seed, "init"), []
         for fan_in, fan_out in pairwise(sizes):
             bound = 1 / math.sqrt(fan_in)  # torch.nn.Linear's own initialisation
-            fresh.append(torch.rand(fan_in, fan_out, generator=generator) * (2 * bound) - bound)
-            fresh.append(torch.rand(fan_out, generator=generator) * (2 * bound) - bound)
-        layers = [*fresh, torch.zeros(sizes[-1], 0), torch.zeros(0)]
-    more = tasks - len(layers[-1])
-    weight = torch.cat([layers[-2], torch.zeros(sizes[-1], more)], 1)
-    return [*layers[:-2], weight, torch.cat([layers[-1], torch.zeros(more)])]
+            own.append(torch.rand(fan_in, fan_out, generator=generator) * (2 * bound) - bound)
+            own.append(torch.rand(1, fan_out, generator=generator) * (2 * bound) - bound)
+        members.append([*own, torch.zeros(sizes[-1], 0), torch.zeros(1, 0)])
+    return [torch.stack(tensors) for tensors in zip(*members, strict=True)]
+
+
+def grown(layers: Sequence[Tensor], tasks: int) -> list[Tensor]:
+    """`layers` with outputs for `tasks` tasks, new ones at zero."""
+    more = tasks - layers[-1].shape[2]
+    widened = [torch.cat([x, x.new_zeros(*x.shape[:2], more)], 2) for x in layers[-2:]]
+    return [*layers[:-2], *widened]
 
 
 def objective(
-    on_p: Float[Tensor, " b"],
-    on_q: Float[Tensor, " c"],
-    before_p: Float[Tensor, " b"],
-    before_q: Float[Tensor, " c"],
-    log_normaliser_before: float,
+    on_p: Float[Tensor, "m b"],
+    on_q: Float[Tensor, "m c"],
+    before_p: Float[Tensor, "m b"],
+    before_q: Float[Tensor, "m c"],
     strength: float,
-) -> Float[Tensor, ""]:
-    """Eq. 10 of one task, to be maximised: psi_t and psi_{t-1} on X_{t-1} and on X_t, log Psi_{t-1}, lambda_c t."""
-    log_n = math.log(len(on_q))
-    log_step = torch.logsumexp(on_q - before_q, 0) - log_n  # log Psi^-1_t(X_t), the denominator of Eq. 9
-    value = (on_p - before_p).mean() - log_step
+    value: StepValue,
+) -> Float[Tensor, " m"]:
+    """Eq. 10 of one task, to be maximised: psi_t and log r_{t-1} on X_{t-1} and on X_t, lambda_c t.
+
+    r_{t-1} is exp(psi_{t-1}) / Psi_{t-1}, so the penalty's Psi^-1_t Psi_{t-1} / Psi_t is the mean over X_t of
+    exp(psi_t) / r_{t-1}, divided by that of exp(psi_t).
+    """
+    total = value(on_p - before_p, on_q - before_q)
     if strength:
-        log_now = torch.logsumexp(on_q, 0) - log_n  # log Psi_t(X_t)
-        value = value - strength * torch.expm1(log_step + log_normaliser_before - log_now).square()
-    return value
+        off = torch.logsumexp(on_q - before_q, 1) - torch.logsumexp(on_q, 1)  # Eq. 8, in logarithms
+        total = total - strength * torch.expm1(off).square()
+    return total
 
 
 def train(
     layers: Sequence[Tensor],
     p: Sequence[Rows],
     q: Sequence[Rows],
-    log_normalisers_before: Sequence[float],
     strengths: Sequence[float],
+    value: StepValue,
     schedule: Schedule,
     *,
-    seed: int,
+    seeds: Sequence[int],
 ) -> list[Tensor]:
-    """Adam on Eq. 12, the mean of Eq. 10 over tasks; returns new layers, the best ones if rows are held out."""
+    """Adam on Eq. 12, the mean of Eq. 10 over tasks; returns new layers, each member's best if rows are held out."""
     layers = [x.clone().requires_grad_() for x in layers]
     optimizer = torch.optim.Adam(layers, lr=schedule.lr)
-    split_p, split_q = (
-        [_split(rows, schedule.held_out, rng.fork(seed, "held out", name, i)) for i, rows in enumerate(side)]
-        for name, side in (("p", p), ("q", q))
-    )
-    pairs = list(zip(split_p, split_q, strict=True))
-    per_epoch = max(1, max(len(side[0].x) for pair in pairs for side in pair) // schedule.batch)
-    total = schedule.epochs * per_epoch
-    streams = [
-        (
-            _batches(a, schedule.batch, rng.fork(seed, "batches", "p", i)),
-            _batches(b, schedule.batch, rng.fork(seed, "batches", "q", i)),
-        )
-        for i, ((a, _), (b, _)) in enumerate(pairs)
+    sides = [
+        _Side(rows, schedule, seeds, name, i) for name, side in (("p", p), ("q", q)) for i, rows in enumerate(side)
     ]
+    on_p, on_q = sides[: len(p)], sides[len(p) :]
+    per_epoch = max(1, max(side.train.shape[1] for side in sides) // schedule.batch)
+    total = schedule.epochs * per_epoch
 
-    def value(sides: Sequence[tuple[Rows, Rows]]) -> Tensor:
+    def values(pairs: Iterator[tuple[Rows, Rows]]) -> Float[Tensor, " m"]:
         parts = [
-            objective(psi(layers, a.x, i), psi(layers, b.x, i), a.before, b.before, z, s)
-            for i, ((a, b), z, s) in enumerate(zip(sides, log_normalisers_before, strengths, strict=True))
+            objective(psi(layers, a.x, i), psi(layers, b.x, i), a.before, b.before, strength, value)
+            for i, ((a, b), strength) in enumerate(zip(pairs, strengths, strict=True))
         ]
-        return torch.stack(parts).mean()
+        return torch.stack(parts).mean(0)
 
-    best, best_value, since = [x.detach().clone() for x in layers], -math.inf, 0
+    best = [x.detach().clone() for x in layers]
+    best_value = torch.full((len(seeds),), -math.inf)
+    since = torch.zeros(len(seeds), dtype=torch.int64)
     for step in range(total):
         if schedule.cosine:
             optimizer.param_groups[0]["lr"] = schedule.lr * (1 + math.cos(math.pi * step / total)) / 2
         optimizer.zero_grad()
-        (-value([(next(a), next(b)) for a, b in streams])).backward()
+        (-values((next(a.batches), next(b.batches)) for a, b in zip(on_p, on_q, strict=True)).sum()).backward()
         optimizer.step()
         if schedule.held_out and (step + 1) % per_epoch == 0:
             with torch.no_grad():
-                now = float(value([(a[1], b[1]) for a, b in pairs]))
-            since = 0 if now > best_value else since + 1
-            if not since:
-                best, best_value = [x.detach().clone() for x in layers], now
-            if since >= schedule.patience:
+                now = values((a.held_out, b.held_out) for a, b in zip(on_p, on_q, strict=True))
+            better = (now > best_value) & (since < schedule.patience)  # a member that has stopped stays where it was
+            best_value, since = torch.where(better, now, best_value), torch.where(better, 0, since + 1)
+            best = [torch.where(better[:, None, None], x.detach(), kept) for x, kept in zip(layers, best, strict=True)]
+            if bool((since >= schedule.patience).all()):
                 break
     return best if schedule.held_out else [x.detach() for x in layers]
 
 
-def _split(rows: Rows, held_out: float, generator: torch.Generator) -> tuple[Rows, Rows]:
-    """Rows to train on and rows held out."""
-    order = torch.randperm(len(rows.x), generator=generator)
-    kept = round(held_out * len(order))
-    return rows.at(order[kept:]), rows.at(order[:kept])
+class _Side:
+    """The rows of one task on one side: each member's own for training, in minibatches without end, and held out."""
 
+    def __init__(self, rows: Rows, schedule: Schedule, seeds: Sequence[int], name: str, task: int) -> None:
+        n = rows.x.shape[1]
+        kept = round(schedule.held_out * n)
+        order = torch.stack([torch.randperm(n, generator=rng.fork(s, "held out", name, task)) for s in seeds])
+        self.train, self.held_out = order[:, kept:], rows.at(order[:, :kept])
+        if schedule.resample:
+            drawn = [torch.randint(n - kept, (n - kept,), generator=rng.fork(s, "resample", name, task)) for s in seeds]
+            self.train = self.train.gather(1, torch.stack(drawn))
+        self.batches = self._batches(rows, schedule.batch, [rng.fork(s, "batches", name, task) for s in seeds])
 
-def _batches(rows: Rows, batch: int, generator: torch.Generator) -> Iterator[Rows]:
-    """Minibatches without end, each row once an epoch; a short rest at the end of an epoch is left out."""
-    n = len(rows.x)
-    size = min(batch, n)
-    while True:
-        order = torch.randperm(n, generator=generator)
-        for at in range(0, n - size + 1, size):
-            yield rows.at(order[at : at + size])
+    def _batches(self, rows: Rows, batch: int, streams: Sequence[torch.Generator]) -> Iterator[Rows]:
+        """Each row once an epoch; a short rest at the end of an epoch is left out."""
+        n = self.train.shape[1]
+        size = min(batch, n)
+        while True:
+            order = torch.stack([torch.randperm(n, generator=stream) for stream in streams])
+            for at in range(0, n - size + 1, size):
+                yield rows.at(self.train.gather(1, order[:, at : at + size]))

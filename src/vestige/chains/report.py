@@ -1,10 +1,7 @@
 """What a step of a chain says: divergences per task and averaged (CDRE Eq. 13), each with error, worth and verdict.
 
-Two-sided forms on held-out log-ratios where there is a stand-in for p, Eq. 4 where there is none. The standard error is
-the influence form of `divergences.estimate` for ratios that were learnt, plus the error of the stand-in's weights:
-Var_w(f'(r)) / n_real for the data they came from, and as much again, by its effective size, for each stand-in before.
-The weights are balanced to the data, so the two parts overlap and the interval is a little too wide rather than too
-narrow. The average over tasks adds errors as independent ones; tasks share no samples.
+How values and errors come about is said in `judging`, and the other estimates beside them (`eq4`, `running`,
+`anchored`) in `views`. The average over tasks adds errors as independent ones; tasks share no samples.
 
 A verdict is "ok"; "lower estimate: ..." where bias rules and the interval cannot be trusted on its upper side (held-out
 log-ratios fall short of the truth on average); or "refused: ...", and the value is NaN.
@@ -15,16 +12,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 from scipy.special import ndtri
 
-from vestige import divergences
-from vestige.chains.strategy import Found
+from vestige.chains.views import VIEWS, Views
 from vestige.divergences import Estimate
-from vestige.numerics import weighted_mean
 
 Task = str | int
 AVERAGE = "average"
@@ -44,6 +39,7 @@ class Limits:
     ess: float = 0.3  # what the stand-in's samples should be worth, as a share
     refused_ess: float = 0.05  # and what they must
     tail: float = 0.7  # tail index of Eq. 4's terms
+    apart: float = 2.0  # standard errors of kl by which the anchored value may exceed it where Eq. 4 is all there is
 
 
 @dataclass(frozen=True)
@@ -59,6 +55,10 @@ class TaskReport:
     estimates: Mapping[str, Estimate]
     doubts: tuple[str, ...]  # why the values are lower estimates
     notes: tuple[str, ...]
+    bridged: bool = False  # whether the step's ratio is the sum over waymarks
+    members: int = 1  # networks whose mean the log-ratio is
+    views: Mapping[str, Views] = field(default_factory=dict)
+    running_from: Mapping[str, float] = field(default_factory=dict)  # where the next step's `running` starts
 
     def verdict(self, name: str) -> str:
         """In words, for one divergence."""
@@ -87,8 +87,10 @@ class StepReport:
     def table(self, names: Iterable[str]) -> pd.DataFrame:
         """One row for each task and divergence, then the averages over tasks."""
         names = list(names)
-        rows = [row(r.task, r.estimates[n], r.depth, r.verdict(n)) for r in self.tasks for n in names]
-        rows += [row(AVERAGE, *averaged([(r.estimates[n], r.depth, r.verdict(n)) for r in self.tasks])) for n in names]
+        rows = [row(r.task, r.estimates[n], r.depth, r.verdict(n), r.views[n]) for r in self.tasks for n in names]
+        for n in names:
+            parts = [(r.estimates[n], r.depth, r.verdict(n)) for r in self.tasks]
+            rows.append(row(AVERAGE, *averaged(parts), averaged_views([r.views[n] for r in self.tasks])))
         return pd.DataFrame(rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -97,6 +99,8 @@ class StepReport:
         for r in self.tasks:
             fields = {f.name: getattr(r, f.name) for f in dataclasses.fields(r)}
             fields["estimates"] = {name: e.to_json() for name, e in r.estimates.items()}
+            fields["views"] = {name: _plain(dataclasses.asdict(v)) for name, v in r.views.items()}
+            fields["running_from"] = _plain(r.running_from)
             tasks.append(fields | {"doubts": list(r.doubts), "notes": list(r.notes)})
         return {"step": self.step, "tasks": tasks}
 
@@ -106,8 +110,10 @@ class StepReport:
         tasks = []
         for entry in fields["tasks"]:
             found = {name: _estimate(e) for name, e in entry["estimates"].items()}
+            views = {name: Views(**_restored(v)) for name, v in entry["views"].items()}
+            read = {"estimates": found, "views": views, "running_from": _restored(entry["running_from"])}
             lists = {"doubts": tuple(entry["doubts"]), "notes": tuple(entry["notes"])}
-            tasks.append(TaskReport(**{**entry, **lists, "estimates": found}))
+            tasks.append(TaskReport(**{**entry, **lists, **read}))
         return cls(fields["step"], tuple(tasks))
 
     def __str__(self) -> str:
@@ -124,11 +130,23 @@ def _estimate(fields: Mapping[str, Any]) -> Estimate:
     return Estimate(**{**fields, **nan, "warnings": tuple(fields["warnings"])})
 
 
-def row(task: Task, estimate: Estimate, depth: int, verdict: str) -> dict[str, Any]:
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN, and lists alone."""
+    lists = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in lists.items()}
+
+
+def _restored(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: math.nan if v is None else tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+
+
+def row(task: Task, estimate: Estimate, depth: int, verdict: str, views: Views) -> dict[str, Any]:
     """One line of the table."""
     e = estimate
     values = {"value": e.value, "std_error": e.std_error, "low": e.low, "high": e.high, "ess": e.ess}
-    return {"task": task, "divergence": e.name, **values, "depth": depth, "verdict": verdict}
+    others = {name: getattr(views, name) for name in VIEWS}
+    others |= {"disagreement": views.disagreement(e.value), "spread": views.spread}
+    return {"task": task, "divergence": e.name, **values, "depth": depth, "verdict": verdict, **others}
 
 
 def averaged(parts: list[tuple[Estimate, int, str]]) -> tuple[Estimate, int, str]:
@@ -148,52 +166,9 @@ def averaged(parts: list[tuple[Estimate, int, str]]) -> tuple[Estimate, int, str
     return joined, depth, verdict
 
 
-def judge(found: Found, names: Iterable[str], *, level: float, limits: Limits) -> dict[str, Estimate]:
-    """The divergences of one task from its log-ratios."""
-    if found.log_ratio_p is None:  # Eq. 4; its value is shown even where its tail makes it a lower estimate
-        return divergences.estimates(names, found.log_ratio_q, samples="q", form="eq4", max_k=math.inf, level=level)
-    sides = found.log_ratio_q, found.log_ratio_p
-    out = divergences.estimates(names, *sides, p_weights=found.p_weights, error="influence", level=level)
-    if found.p_weights is None:
-        return out
-    return {name: _widened(name, e, found, level, limits) for name, e in out.items()}
-
-
-def _widened(name: str, e: Estimate, found: Found, level: float, limits: Limits) -> Estimate:
-    """With the error of the stand-in's weights; refused where they are worth too little."""
-    if e.refusal:
-        return e
-    if found.stand_in_ess < limits.refused_ess * found.stand_in:
-        refusal = (
-            f"The {name} cannot be estimated: the {found.stand_in} samples that stand for the data are worth "
-            f"{found.stand_in_ess:.1f} (limit {limits.refused_ess:.0%})."
-        )
-        nan = dict.fromkeys(("value", "std_error", "low", "high"), math.nan)
-        return dataclasses.replace(e, **nan, refusal=refusal)  # type: ignore[arg-type]
-    assert found.log_ratio_p is not None
-    slope = divergences.get(name).slope(found.log_ratio_p)
-    spread = weighted_mean((slope - weighted_mean(slope, found.p_weights)).square(), found.p_weights)
-    std_error = math.sqrt(e.std_error**2 + found.inherited * float(spread))
-    reach = float(ndtri((1 + level) / 2)) * std_error
-    return dataclasses.replace(e, std_error=std_error, low=e.value - reach, high=e.value + reach)
-
-
-def report_of(found: Found, task: Task, born: int, names: Iterable[str], *, level: float, limits: Limits) -> TaskReport:
-    """Estimates and doubts of one task."""
-    estimates = judge(found, names, level=level, limits=limits)
-    doubts, notes = [], []
-    kl = judge(found, ["kl"], level=level, limits=limits)["kl"]
-    error = kl.std_error if math.isfinite(kl.std_error) else 0.0
-    if found.gap > min(max(error, limits.gap_least), limits.gap_most):
-        doubts.append(f"the KL of rows seen in training is {found.gap:.2g} nats above that of held-out rows")
-    if found.log_ratio_p is None and kl.pareto_k is not None and kl.pareto_k >= limits.tail:
-        doubts.append(f"the tail index of Eq. 4's terms is {kl.pareto_k:.2f}, so their average misses what is rare")
-    if found.stand_in and found.stand_in_ess < limits.ess * found.stand_in:
-        poor = f"the samples that stand for the data are worth {found.stand_in_ess:.0f} of {found.stand_in}"
-        if found.p_weights is None:  # at arrival the data itself is averaged over
-            notes.append(f"from the next step on, {poor}.")
-        else:
-            doubts.append(poor)
-    return TaskReport(
-        task, born, found.depth, found.gap, found.stand_in, found.stand_in_ess, estimates, tuple(doubts), tuple(notes)
-    )
+def averaged_views(parts: list[Views]) -> Views:
+    """The mean of each view over tasks; heavy where that of a task is. Spreads add as independent ones."""
+    k = len(parts)
+    means = {name: sum(getattr(v, name) for v in parts) / k for name in VIEWS}
+    heavy = tuple(name for name in VIEWS if any(name in v.heavy for v in parts))
+    return Views(**means, heavy=heavy, spread=math.sqrt(sum(v.spread**2 for v in parts)) / k)

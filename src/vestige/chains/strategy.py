@@ -8,7 +8,7 @@ changes nothing. Tasks are known to it by their position in the chain, 0, 1, 2, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -20,11 +20,21 @@ State = TypeVar("State")
 
 
 @dataclass(frozen=True, eq=False)
+class Points:
+    """log p/q_t on samples that stand for p: generated ones under weights, or, without weights, the data itself."""
+
+    log_ratio: Float[Tensor, " n"]
+    weights: Float[Tensor, " n"] | None
+    before: Float[Tensor, " n"] | None  # log p/q of the step at which these samples began to stand for p
+
+
+@dataclass(frozen=True, eq=False)
 class Found:
     """Log-ratios log p/q_t of one task where they were not trained on, and how they came about.
 
     `log_ratio_p` is on the weighted stand-in for p (on p itself at arrival); None means that only Eq. 4 applies.
     `inherited` times the variance of a term under the stand-in is the error that its weights carry from earlier steps.
+    `anchored` and `running` are what the second and third estimator of `views` average over, where they apply.
     """
 
     log_ratio_q: Float[Tensor, " n_q"]
@@ -35,6 +45,21 @@ class Found:
     gap: float  # KL of rows seen in training minus held-out KL
     stand_in: int  # samples of the stand-in, and what they are worth; 0 at arrival
     stand_in_ess: float
+    anchored: Points | None = None
+    running: Points | None = None
+    moved: bool = False  # whether the next step's `running` starts from this one
+    bridged: bool = False  # whether the step was far, and its ratio the sum over waymarks
+    members: Float[Tensor, "m n_q"] | None = None  # log_ratio_q of each member of an ensemble
+
+
+@dataclass(frozen=True, eq=False)
+class Job(Generic[State]):
+    """One chain's step: where it stands, what came in, and its seed."""
+
+    state: State | None
+    real: Mapping[int, Tensor]
+    model: Mapping[int, Tensor]
+    seed: int
 
 
 class Strategy(ABC, Generic[State]):
@@ -52,6 +77,10 @@ class Strategy(ABC, Generic[State]):
         self, state: State | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
     ) -> tuple[State, dict[int, Found]]:
         """The state after a step, and what it found; `real` has the tasks that are new, `model` all of them."""
+
+    def step_many(self, jobs: Sequence[Job[State]]) -> list[tuple[State, dict[int, Found]]]:
+        """The steps of several chains: one after the other, unless a strategy can do them at once."""
+        return [self.step(job.state, job.real, job.model, job.seed) for job in jobs]
 
     @abstractmethod
     def log_ratio(self, state: State, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:

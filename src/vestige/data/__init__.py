@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from vestige.data.dataset import DataSet
 from vestige.data.drift import blurred, continuous
+from vestige.data.drifts import DRIFTS, Drift
 from vestige.data.gaussians import DriftingGaussians, gaussians
 from vestige.data.loading import fetch, listing, load
 from vestige.data.recurring import long, overlapping
@@ -24,10 +25,12 @@ STREAMS: dict[str, Callable[..., Stream]] = {
 }
 
 __all__ = [
+    "DRIFTS",
     "SOURCES",
     "STREAMS",
     "DataSet",
     "Declared",
+    "Drift",
     "DriftingGaussians",
     "Stream",
     "Task",

@@ -1,32 +1,22 @@
-"""The cross-fitted stack: four models of log p/q, each judged on rows that it has not seen, joined by a logistic.
+"""The cross-fitted stack: several models of log p/q, each judged on rows that it has not seen, joined by a logistic.
 
 Every model minimises the logistic loss with p and q at half of the mass each, so its logit is log p/q for any sizes
 and weights. They are (1) a ridge logistic on phi = [1, z, products of z]; (2) the same with a constant and a slope of
-its own around each k-means centre of q; (3, 4) phi . a + MLP(z), lightly and strongly decayed. Each fails somewhere:
-a quadratic on two modes, local slopes and light decay in many dimensions, networks on tails that a quadratic fits. Each
-is fitted on every choice of all folds but one; the held-out log-ratios are stacked by a logistic with coefficients in
-[0, stack_top] and a ridge towards their mean (a coefficient sum below one shrinks what none of them could confirm: with
-p = q nothing is left). A new x gets the average over folds of the stacked models.
+its own around each k-means centre of q; (3, 4) phi . a + MLP(z), lightly and strongly decayed; and, where rows are too
+few for all products, (5, 6) a Gaussian and a mixture of Gaussians for either side (`stack_mixture`). Each fails
+somewhere: a quadratic on two modes, local slopes and light decay in many dimensions, networks on tails that a quadratic
+fits, mixtures on what is no mixture. Each is fitted on every choice of all folds but one; the held-out log-ratios are
+stacked by a logistic with coefficients in [0, stack_top] and a ridge towards their mean (a coefficient sum below one
+shrinks what none of them could confirm: with p = q nothing is left). A new x gets the average over folds.
 
 `held_out_p_` and `held_out_q_` are the held-out log-ratios of the training rows; divergences are estimated from these.
 `gap_`, the KL of rows seen in training minus the held-out KL, tells of memorising; beyond `gap_warning` nats the fit
-warns, because bias then rules the error. Neither is saved. Of p, mean and deviation of the mixture with q are kept.
+warns, because bias then rules the error. Neither is saved. Of p, means and deviations over many rows are kept.
 
 `fit_from(previous, ...)` starts at a fitted stack: its coordinates, centres, folds and parameters, and `warm_epochs`.
-Rows of p keep their fold if their number and order stay, so that a fixed, weighted stand-in for p stays held out.
-
-Measured on sets not used to choose the settings, n = 10000 a side: KL(p || q), the mean of `held_out_p_`, as mean
-(deviation) over 4 sets (100-d: 3, 64-d: 2), the truth, and CPU seconds a fit.
-    N(0, I) against N(0.5, 0.5^2 I), 2-d             2.57 (0.10)   2.61   1.2
-    N(0, I) against N(0.2, 0.8^2 I), 100-d           8.43 (0.28)   8.94   6.5
-    two modes 2.8 deviations out against one, 2-d    3.24 (0.06)   3.17   1.2
-    rotated sinh-arcsinh, shifted and narrower, 5-d  2.33 (0.02)   2.36   1.6
-    four modes against four moved ones, 64-d         4.82          5.50   4.2   (gap 0.14: it warns)
-    p = q, 2-d                                       |KL| < 0.0005 0      1.0
-Changed from the first recipe: z is standardised by the mixture, for q's scale clips 8 % of p's rows in the first kind
-(2.36, against 2.58, on two of these sets); the rate is 3e-2, for at 1e-2 the networks' quadratic part had not arrived
-(2.26 alone); decays .01 and .5, not 5, by held-out loss; a ridge that grows with the columns of phi. Whitening phi did
-not help; starting the networks at Newton's answer helped Gaussians and hurt the others.
+Rows of p keep their fold if their number and order stay, so that a fixed, weighted stand-in for p stays held out. The
+networks start midway between old and fresh (`keep`; Ash and Adams 2020): wholly warm, they carry early curvature far
+into tails where no sample corrects it. What all this measures is in docs/chains.md.
 """
 
 from __future__ import annotations
@@ -34,7 +24,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float
@@ -47,13 +37,19 @@ from vestige.numerics import weighted_mean
 from vestige.ratios.base import Ratio
 from vestige.ratios.newton import Design, NewtonFit, logistic_loss, newton_logistic
 from vestige.ratios.stack_features import StackFeatures
+from vestige.ratios.stack_mixture import Pairs
 from vestige.ratios.stack_nets import JointNets, Schedule, train
 from vestige.ratios.stacking import assign_folds, combine, held_out_of
+
+KEPT_OF_P = {
+    "mixture": "mean and deviation, of the even mixture with q or of many rows",
+    "model": "nothing but the fitted models",
+}
 
 
 @dataclass(eq=False)
 class Stack(Ratio):
-    """Four cross-fitted models, stacked. The fields are the recipe; the defaults are measured."""
+    """Cross-fitted models, stacked. The fields are the recipe; the defaults are measured."""
 
     folds: int = 3
     clip: float = 4.5  # of standardised coordinates
@@ -66,14 +62,16 @@ class Stack(Ratio):
     rate: float = 3e-2
     warm_up: float = 0.1
     average: float = 0.98
-    batch: int = 250  # of p, and as many of q
-    epochs: int = 15
-    warm_epochs: int = 8
+    batch: int = 125  # of p, and as many of q
+    epochs: int = 8
+    warm_epochs: int = 4
     min_steps: int = 150
     max_steps: int = 4000
-    stack_ridge: float = 1e-3
+    keep: float = 0.5  # of the previous networks at a warm start; the rest of each parameter is fresh
+    stack_ridge: float = 1e-4
     stack_top: float = 2.0
     gap_warning: float = 0.1
+    standardise: str = "mixture"  # of p and q; "model": by q alone, and no average over p is kept
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,6 +82,7 @@ class Stack(Ratio):
         self._local: Tensor  # folds m
         self._blocks: Tensor  # folds k 1+d
         self._nets: JointNets
+        self._pairs: Pairs | None
         self._coefficients: Tensor
         self._fold_seed: int
 
@@ -114,9 +113,10 @@ class Stack(Ratio):
             checks.whole(getattr(self, name), name, "Stack", low=2 if name == "folds" else 1)
         for name in ("clip", "ridge", "rate", "rows_a_product", "stack_top"):
             checks.number(getattr(self, name), name, "Stack", low=0, open_low=True)
-        for name in ("warm_up", "average"):
-            checks.number(getattr(self, name), name, "Stack", low=0, high=1, open_high=True)
+        for name in ("warm_up", "average", "keep"):
+            checks.number(getattr(self, name), name, "Stack", low=0, high=1, open_high=name != "keep")
         checks.number(self.stack_ridge, "stack_ridge", "Stack", low=0)
+        checks.one_of(self.standardise, KEPT_OF_P, "standardise", "Stack")
         for decay in self.decays:
             checks.number(decay, "decays", "Stack", low=0)
 
@@ -137,8 +137,8 @@ class Stack(Ratio):
         folds = min(self.folds, int((w_p > 0).sum()), int((w_q > 0).sum()))
         if folds < 2:
             checks.refuse("weights", "Stack.fit", "positive on at least two rows of each side", "one row")
-        if previous is not None and folds != previous._folds:
-            checks.refuse("p", "Stack.fit_from", f"enough for {previous._folds} folds", f"{folds} rows that count")
+        if previous is not None and folds != len(previous._plain):
+            checks.refuse("p", "Stack.fit_from", f"enough for {len(previous._plain)} folds", f"{folds} rows that count")
         self._fold_seed = previous._fold_seed if previous else rng.child_seed(seed, "folds")
         assigned = [assign_folds(w, folds, generator=rng.fork(self._fold_seed, i)) for i, w in enumerate((w_p, w_q))]
         ess = min(1 / float(w.square().sum()) for w in (w_p, w_q))
@@ -151,6 +151,10 @@ class Stack(Ratio):
             trained[:, side] *= ess * (folds - 1) / folds / trained[:, side].sum(1, keepdim=True)
         newton = self._fit_newton(design, sign, trained, previous)
         steps = self._fit_nets(design.phi, n_p, trained, previous, seed)
+        self._pairs = None
+        if not self._features.full and self.standardise == "mixture":
+            before = getattr(previous, "_pairs", None)
+            self._pairs = Pairs.fit(design.phi[:, 1 : 1 + d], n_p, trained, self._features.centres, before)
         every = self._models(design)
         held_out = held_out_of(every, fold)
         self._coefficients = combine(held_out, sign, weights, ridge=self.stack_ridge, top=self.stack_top)
@@ -159,7 +163,6 @@ class Stack(Ratio):
         self.held_out_p_, self.held_out_q_ = outside[:n_p], outside[n_p:]
         kl = float(weighted_mean(outside[:n_p], w_p))
         self.gap_ = float(weighted_mean(inside[:n_p], w_p)) - kl
-        half = weights / 2
         self.report_ |= {
             "folds": folds,
             "quadratic": "full" if self._features.full else "diagonal",
@@ -169,21 +172,20 @@ class Stack(Ratio):
             "newton_iterations": [fit.iterations for fit in newton],
             "converged": all(fit.converged for fit in newton),
             "steps": steps,
-            "held_out_loss": float(logistic_loss(outside, sign, half)),
-            "held_out_loss_of_models": [float(logistic_loss(f, sign, half)) for f in held_out.mT],
+            "held_out_loss": float(logistic_loss(outside, sign, weights / 2)),
+            "held_out_loss_of_models": [float(logistic_loss(f, sign, weights / 2)) for f in held_out.mT],
             "coefficients": self._coefficients.tolist(),
             "held_out_kl": kl,
             "gap": self.gap_,
-            "kept_of_p": "mean and deviation of the even mixture with q",
+            "kept_of_p": KEPT_OF_P[self.standardise],
         }
         self._warn()
 
     def _look(self, p: Tensor, q: Tensor, w_p: Tensor, w_q: Tensor, ess: float, seed: int) -> StackFeatures:
-        d = p.shape[1]
-        full = d * (d + 1) / 2 <= ess / self.rows_a_product
+        full = (d := p.shape[1]) * (d + 1) / 2 <= ess / self.rows_a_product
         centres = min(self.centres, self.centre_budget // d, int(ess) // 20)
-        generator = rng.fork(seed, "centres")
-        return StackFeatures.of(p, q, w_p, w_q, clip=self.clip, centres=centres, full=full, generator=generator)
+        options: dict[str, Any] = {"clip": self.clip, "centres": centres, "full": full, "by": self.standardise}
+        return StackFeatures.of(p, q, w_p, w_q, generator=rng.fork(seed, "centres"), **options)
 
     def _fit_newton(self, design: Design, sign: Tensor, trained: Tensor, previous: Stack | None) -> list[NewtonFit]:
         """Models 1 and 2 of every fold; without centres there is no model 2."""
@@ -205,16 +207,14 @@ class Stack(Ratio):
     def _fit_nets(self, phi: Tensor, n_p: int, trained: Tensor, previous: Stack | None, seed: int) -> int:
         """Models 3 and 4 of every fold; returns the number of steps."""
         folds, d = len(trained), self._features.centres.shape[1]
+        sizes, members = [d, self.hidden, self.hidden, 1], folds * len(self.decays)
         per_epoch = math.ceil(max(n_p, len(phi) - n_p) * (folds - 1) / folds / self.batch)
-        epochs = self.epochs if previous is None else self.warm_epochs
-        steps = min(max(epochs * per_epoch, self.min_steps), self.max_steps)
-        schedule = Schedule(steps, self.batch, self.rate, self.warm_up, self.average, tuple(self.decays))
+        steps = (self.warm_epochs if previous else self.epochs) * per_epoch
+        steps = min(max(steps, self.min_steps), self.max_steps)
+        schedule = Schedule(steps, self.batch, self.rate, self.warm_up, self.average, self.decays)
+        self._nets = JointNets.zero(members, phi.shape[1], sizes, generator=rng.fork(seed, "init"))
         if previous is not None:
-            self._nets = JointNets.from_state(previous._nets.state())
-        else:
-            sizes = [d, self.hidden, self.hidden, 1]
-            members = folds * len(self.decays)
-            self._nets = JointNets.zero(members, phi.shape[1], sizes, generator=rng.fork(seed, "init"))
+            self._nets.pull_towards(previous._nets, self.keep)
         train(self._nets, phi, n_p, trained, schedule, generator=rng.fork(seed, "batches"))
         return steps
 
@@ -223,18 +223,16 @@ class Stack(Ratio):
         if len(self._local):
             models.append(torch.stack([design.logit(*fit) for fit in zip(self._local, self._blocks, strict=True)]))
         nets = self._nets.predict(design.phi)
-        return torch.stack([*models, *nets.unflatten(0, (-1, self._folds))], 1)
+        z = design.phi[:, 1 : 1 + self._features.centres.shape[1]]
+        generative = [] if self._pairs is None else self._pairs.log_ratio(z)
+        return torch.stack([*models, *nets.unflatten(0, (-1, len(self._plain))), *generative], 1)
 
     def _warn(self) -> None:
         if self.gap_ > self.gap_warning:
-            text = f"The KL of rows seen in training is {self.gap_:.2g} nats above that of held-out rows: expect bias."
-            warnings.warn(text, VestigeWarning, stacklevel=4)
+            gap = f"The KL of rows seen in training is {self.gap_:.2g} nats above that of held-out rows"
+            warnings.warn(f"{gap}: expect bias.", VestigeWarning, stacklevel=4)
         if not self.report_["converged"]:
             warnings.warn("Newton's method of Stack did not converge; raise 'ridge'.", VestigeWarning, stacklevel=4)
-
-    @property
-    def _folds(self) -> int:
-        return len(self._plain)
 
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         return self._coefficients @ self._models(self._features(x)).mean(0)
@@ -242,10 +240,11 @@ class Stack(Ratio):
     def _state(self) -> dict[str, Tensor]:
         newton = {"plain": self._plain, "local": self._local, "blocks": self._blocks}
         rest = {"coefficients": self._coefficients, "fold_seed": torch.tensor(self._fold_seed)}
-        return self._features.state() | newton | self._nets.state() | rest
+        generative = self._pairs.state() if self._pairs else {}
+        return self._features.state() | newton | self._nets.state() | rest | generative
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         self._features = StackFeatures.from_state(state, self.clip)
         self._plain, self._local, self._blocks = state["plain"], state["local"], state["blocks"]
-        self._nets = JointNets.from_state(state)
+        self._nets, self._pairs = JointNets.from_state(state), Pairs.from_state(state)
         self._coefficients, self._fold_seed = state["coefficients"], int(state["fold_seed"])

@@ -2,8 +2,8 @@
 
 Coordinates are standardised by the even mixture of p and q and clamped: where q is narrower than p, q's own scale
 would put a good part of p beyond the clip (4 % of each coordinate of N(0, 1) seen from N(0.5, 0.5^2)). The mixture's
-mean and deviation are all that is kept of p. Centres are k-means centres of q alone, so no row of p can be among
-them.
+mean and deviation are all that is kept of p, and by="model" standardises by q alone for those who may not keep even
+that. Centres are k-means centres of q alone, so no row of p can be among them.
 """
 
 from __future__ import annotations
@@ -95,9 +95,13 @@ class StackFeatures:
         centres: int,
         full: bool,
         generator: torch.Generator,
+        by: str = "mixture",
     ) -> StackFeatures:
         """Learn shift, scale and centres."""
-        standardise = mixture_standardiser(p, q, p_weights, q_weights, clip=clip)
+        if by == "model":
+            standardise = Standardiser.of(q, q_weights, clip=clip)
+        else:
+            standardise = mixture_standardiser(p, q, p_weights, q_weights, clip=clip)
         z = standardise(q)
         found = k_means(z, q_weights, centres, generator=generator) if centres > 1 else z[:0]
         return cls(standardise, found.clone(), full)

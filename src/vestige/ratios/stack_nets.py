@@ -2,8 +2,9 @@
 
 The quadratic part and the network start at zero and move together (a network trained on the residual of a fitted
 quadratic does worse). Adam with warm-up and cosine; the decay is decoupled (Loshchilov and Hutter) and falls on the
-network alone; predictions come from an exponential moving average of the parameters. Each batch holds as many rows
-of p as of q, so the logit is log p/q. Sample weights become systematic draws, once an epoch: with equal weights every
+network's last layer alone (on every layer it kills the network while p and q are near, and a warm start never revives
+it); predictions come from an exponential moving average of the parameters. Each batch holds as many rows of p as of q,
+so the logit is log p/q. Sample weights become systematic draws, once an epoch: with equal weights every
 row comes up once, with unequal ones no batch is spent on rows that hardly count. The gradient is written out, which
 spares half of the time that autograd takes at this size.
 """
@@ -56,6 +57,12 @@ class JointNets:
     def tensors(self) -> list[Tensor]:
         """Every parameter, the linear part first."""
         return [self.linear, *self.mlp.parameters()]
+
+    def pull_towards(self, other: JointNets, share: float) -> None:
+        """Move every parameter by `share` of the way to that of `other`, in place."""
+        with torch.no_grad():
+            for own, old in zip(self.tensors(), other.tensors(), strict=True):
+                own.lerp_(old, share)
 
     def coordinates(self, phi: Float[Tensor, "members n m"]) -> Float[Tensor, "members n d"]:
         """z as a view of phi = [1, z, products]."""
@@ -128,7 +135,8 @@ def train(
         gradient, slots = torch.zeros_like(flat), []
         slots = [gradient[a:b].view(t.shape) for t, (a, b) in zip(tensors, views, strict=True)]
         decay = torch.tensor(schedule.decays).repeat_interleave(folds)
-        parts = [decay * float(t is not nets.linear) for t in tensors]
+        last = (nets.mlp.weights[-1], nets.mlp.biases[-1])
+        parts = [decay * float(any(t is u for u in last)) for t in tensors]
         shrink = torch.cat([v.repeat_interleave(t[0].numel()) for v, t in zip(parts, tensors, strict=True)])
         average, first, second = flat.clone(), torch.zeros_like(flat), torch.zeros_like(flat)
         sign = torch.cat([torch.ones(batch), -torch.ones(batch)])

@@ -1,0 +1,65 @@
+"""Doubts and notes: each appears where it should, and not without its reason."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from vestige.chains.judging import report_of
+from vestige.chains.report import Limits
+from vestige.chains.strategy import Found, Points
+from vestige.divergences import Gaussian
+
+P, Q = Gaussian.isotropic(0.0, 1.0, 2), Gaussian.isotropic(0.3, 0.9, 2)
+LIMITS = Limits(gap_least=0.01, gap_most=0.02, ess=0.3, refused_ess=0.05, tail=0.7, apart=2.0)
+
+
+def log_ratio(law, seed, n=5000):
+    x = law.sample(n, generator=torch.Generator().manual_seed(seed))
+    return P.log_prob(x) - Q.log_prob(x)
+
+
+def of_eq4(shrunk=1.0):
+    """A chain that has Eq. 4 alone, its ratio shrunk where the model has samples."""
+    points = Points(log_ratio(P, 0), None, None)
+    return Found(shrunk * log_ratio(Q, 1), None, None, 0.0, 3, 0.0, 0, 0.0, anchored=points, running=points)
+
+
+def of_both(**changes):
+    even = torch.full((5000,), 1 / 5000, dtype=torch.float64)
+    return dataclasses.replace(Found(log_ratio(Q, 1), log_ratio(P, 0), even, 0.0, 2, 0.0, 5000, 5000.0), **changes)
+
+
+def judged(found, limits=LIMITS, names=("kl", "js")):
+    return report_of(found, "a", 1, names, {}, level=0.95, limits=limits)
+
+
+@pytest.mark.parametrize("found", [of_eq4(), of_both()])
+def test_with_the_exact_ratio_there_is_nothing_to_doubt(found):
+    report = judged(found)
+    assert (report.doubts, report.notes) == ((), ())
+    assert report.verdict("js") == "ok"
+
+
+def test_eq4_is_a_lower_estimate_where_the_samples_that_stand_for_the_data_see_more():
+    report = judged(of_eq4(shrunk=0.5), names=("js",))  # kl need not be among the names
+    assert report.verdict("js").startswith("lower estimate: over samples that stand for the data")
+    assert judged(of_eq4(shrunk=0.5), dataclasses.replace(LIMITS, apart=1e9)).doubts == ()
+    both = of_both(log_ratio_q=0.5 * log_ratio(Q, 1), anchored=of_eq4().anchored)
+    assert judged(both).doubts == ()  # a value that rests on both sides is not doubted for Eq. 4's sake
+
+
+def test_bias_of_the_fit_and_poor_stand_ins_are_doubts_and_arrivals_are_notes():
+    assert "above that of held-out rows" in judged(of_both(gap=0.021)).verdict("kl")
+    assert judged(of_both(gap=0.009)).doubts == ()
+    assert "are worth 1000 of 5000" in judged(of_both(stand_in_ess=1000.0)).verdict("kl")
+    arrived = judged(of_both(p_weights=None, stand_in_ess=1000.0))
+    assert arrived.doubts == ()
+    assert arrived.notes == ("from the next step on, the samples that stand for the data are worth 1000 of 5000.",)
+    assert judged(of_both(stand_in_ess=200.0)).verdict("kl").startswith("refused: ")
+
+
+def test_a_bridge_is_noted():
+    report = judged(of_both(bridged=True))
+    assert report.bridged
+    assert "sum over waymarks" in report.notes[0]
