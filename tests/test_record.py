@@ -23,6 +23,7 @@ def example(**changes):
         "seconds": {"train": [0.5, 0.25], "eval": [0.1, 0.1]},
         "bytes": {"model": [100, 100]},
         "task_names": ["a/b", "c/d"],
+        "values": {"kl": torch.tensor([0.3, float("nan")], dtype=torch.float64), "truth": torch.tensor(2.5).double()},
     }
     return Record(**(fields | changes))
 
@@ -32,7 +33,7 @@ def test_a_record_comes_back_as_it_was(tmp_path):
     two = Record.load(one.save(tmp_path))
     for name in Record.__dataclass_fields__:
         a, b = getattr(one, name), getattr(two, name)
-        if name in ("matrices", "baseline"):
+        if name in ("matrices", "baseline", "values"):
             assert a.keys() == b.keys()
             assert all(torch.equal(a[k].nan_to_num(7), b[k].nan_to_num(7)) for k in a)  # to the last bit
         elif name == "reference":

@@ -18,24 +18,31 @@ from typing import Any
 from vestige.version import __version__
 
 ROOMS = (
+    "audit",
     "chains",
     "checks",
     "data",
     "divergences",
+    "drawing",
     "errors",
+    "experiments",
+    "features",
     "files",
     "memory",
     "methods",
     "metrics",
+    "monitor",
     "nets",
     "protocol",
     "ratios",
     "rng",
+    "runner",
     "store",
     "weights",
 )
 SHORTCUTS = {
     "Chain": "vestige.chains",
+    "Monitor": "vestige.monitor",
     "Record": "vestige.record",
     "compare": "vestige.comparison",
     "run": "vestige.protocol",

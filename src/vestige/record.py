@@ -59,18 +59,21 @@ class Record:
     """The outcome of one run. R[trained_up_to, tested_on] is `matrices[head]`; NaN is what was not measured.
 
     `reference` is what a jointly trained model reaches on each task (RWalk Eq. 4), `baseline[head]` what this very
-    network reached before any training, which forward transfer is measured from.
+    network reached before any training, which forward transfer is measured from. `values` are numbers of any shape
+    under a name, for what is not a matrix of accuracies; `details` say more about the run than determines it.
     """
 
     config: dict[str, Any]
     seed: int
-    head: str
-    matrices: dict[str, Float64[Tensor, "t t"]]
-    reference: Float64[Tensor, " t"] | None
-    baseline: dict[str, Float64[Tensor, " t"]]
-    seconds: dict[str, list[float]]
-    bytes: dict[str, list[int]]
-    task_names: list[str]
+    head: str = ""
+    matrices: dict[str, Float64[Tensor, "t t"]] = field(default_factory=dict)
+    reference: Float64[Tensor, " t"] | None = None
+    baseline: dict[str, Float64[Tensor, " t"]] = field(default_factory=dict)
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    bytes: dict[str, list[int]] = field(default_factory=dict)
+    task_names: list[str] = field(default_factory=list)
+    values: dict[str, Float64[Tensor, "..."]] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     audit: dict[str, Any] | None = None
     code: str = field(default_factory=code_version)
     versions: dict[str, str] = field(default_factory=machine.versions)
@@ -97,8 +100,9 @@ class Record:
         matrices = {name: _to_lists(matrix) for name, matrix in self.matrices.items()}
         reference = None if self.reference is None else _to_lists(self.reference)
         baseline = {name: _to_lists(vector) for name, vector in self.baseline.items()}
+        values = {name: _to_lists(value) for name, value in self.values.items()}
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        numbers = {"matrices": matrices, "reference": reference, "baseline": baseline}
+        numbers = {"matrices": matrices, "reference": reference, "baseline": baseline, "values": values}
         return store.save(path, "record", fields | numbers | {"id": self.id})
 
     @classmethod
@@ -111,6 +115,7 @@ class Record:
             raise StoreError(f"{path}: key '{missing[0]}' is missing or unknown.")
         fields["matrices"] = {name: _from_lists(rows) for name, rows in fields["matrices"].items()}
         fields["baseline"] = {name: _from_lists(row) for name, row in fields["baseline"].items()}
+        fields["values"] = {name: _from_lists(value) for name, value in fields["values"].items()}
         fields["reference"] = None if fields["reference"] is None else _from_lists(fields["reference"])
         record = cls(**fields)
         if record.id != stored_id:
@@ -125,7 +130,7 @@ def run_id(config: dict[str, Any], seed: int, code: str | None = None) -> str:
     )
 
 
-def _to_lists(matrix: Tensor) -> list[Any]:
+def _to_lists(matrix: Tensor) -> Any:  # noqa: ANN401 - nested lists, or a number
     def plain(value: Any) -> Any:  # noqa: ANN401 - nested lists of any depth
         if isinstance(value, list):
             return [plain(v) for v in value]
@@ -134,7 +139,7 @@ def _to_lists(matrix: Tensor) -> list[Any]:
     return plain(matrix.tolist())
 
 
-def _from_lists(rows: list[Any]) -> Tensor:
+def _from_lists(rows: Any) -> Tensor:  # noqa: ANN401
     def filled(value: Any) -> Any:  # noqa: ANN401
         return [filled(v) for v in value] if isinstance(value, list) else math.nan if value is None else value
 

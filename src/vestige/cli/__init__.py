@@ -18,7 +18,8 @@ options (the docstring under a field is the option's help), and whose `run(self)
 
 `run` prints through `output` alone and refuses by raising: an InputError is misuse, any other error a failure.
 
-Exit codes: 0 done; 1 failed; 2 misuse (an unknown verb, option or name, a file that cannot be used); 130 interrupted.
+Exit codes: 0 done; 1 failed; 2 misuse (an unknown verb, option or name, a file that cannot be used); 3 an alarm of a
+monitor rings; 130 interrupted.
 A reader that closes the pipe early has what it wanted: 0, in silence. `--debug`, anywhere, shows tracebacks.
 """
 
@@ -36,11 +37,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vestige.cli import output
+from vestige.cli.audit import Audit
 from vestige.cli.compare import Compare
 from vestige.cli.data import Data
 from vestige.cli.demo import Demo
 from vestige.cli.listing import List
 from vestige.cli.matrix import Matrix
+from vestige.cli.monitor import Monitor
+from vestige.cli.run import Run
 from vestige.cli.weigh import Weigh
 from vestige.errors import InputError, VestigeError, VestigeWarning
 from vestige.version import __version__
@@ -52,6 +56,9 @@ VERBS: dict[str, Callable[..., Any]] = {
     "compare": Compare,
     "weigh": Weigh,
     "matrix": Matrix,
+    "audit": Audit,
+    "monitor": Monitor,
+    "run": Run,
     "list": List,
     "data": Data,
 }

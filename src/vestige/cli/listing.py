@@ -19,16 +19,17 @@ REGISTRIES = {
     "methods": ("vestige.methods", "METHODS"),
     "streams": ("vestige.data", "STREAMS"),
     "estimators": ("vestige.ratios", "RATIOS"),
+    "features": ("vestige.features", "FEATURES"),
     "data": ("vestige.data", "SOURCES"),
 }
 
 
 @dataclass(frozen=True)
 class List:
-    """Experiments, methods, streams, estimators and data sets that are known here."""
+    """Experiments, methods, streams, estimators, feature maps and data sets that are known here."""
 
     what: Positional[str | None] = None
-    """One of them: experiments, methods, streams, estimators or data. All of them if left out."""
+    """One of them: experiments, methods, streams, estimators, features or data. All of them if left out."""
     json: bool = False
     """Print JSON instead of tables."""
 

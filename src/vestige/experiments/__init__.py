@@ -1,0 +1,41 @@
+"""Every table and figure of the four papers that can be run here: one file each, one line each in `EXPERIMENTS`."""
+
+from typing import Any
+
+from vestige.experiments.beyond_chain import BeyondChain
+from vestige.experiments.beyond_matrix import BeyondMatrix
+from vestige.experiments.cdre_fig2 import CDREFig2a, CDREFig2b, CDREFig2c, CDREFig2d
+from vestige.experiments.cdre_fig5 import CDREFig5
+from vestige.experiments.cdre_table1 import CDRETable1
+from vestige.experiments.cdre_table2 import CDRETable2
+from vestige.experiments.experiment import PRESETS, Experiment, Line, Tell, Verdict, line
+from vestige.experiments.rwalk_samples import Fig4, Fig5
+from vestige.experiments.rwalk_search import SearchMNIST
+from vestige.experiments.rwalk_table1 import Table1CIFAR, Table1MNIST
+from vestige.experiments.rwalk_table2 import Table2
+from vestige.experiments.rwalk_table3 import Table3
+from vestige.experiments.rwalk_tasks import Fig2, Fig3, Fig6
+
+EXPERIMENTS: dict[str, Experiment[Any]] = {
+    "beyond-chain": BeyondChain(),
+    "beyond-matrix": BeyondMatrix(),
+    "cdre-fig2a": CDREFig2a(),
+    "cdre-fig2b": CDREFig2b(),
+    "cdre-fig2c": CDREFig2c(),
+    "cdre-fig2d": CDREFig2d(),
+    "cdre-fig5": CDREFig5(),
+    "cdre-table1": CDRETable1(),
+    "cdre-table2": CDRETable2(),
+    "rwalk-fig2": Fig2(),
+    "rwalk-fig3": Fig3(),
+    "rwalk-fig4": Fig4(),
+    "rwalk-fig5": Fig5(),
+    "rwalk-fig6": Fig6(),
+    "rwalk-search-mnist": SearchMNIST(),
+    "rwalk-table1-cifar": Table1CIFAR(),
+    "rwalk-table1-mnist": Table1MNIST(),
+    "rwalk-table2": Table2(),
+    "rwalk-table3": Table3(),
+}
+
+__all__ = ["EXPERIMENTS", "PRESETS", "Experiment", "Line", "Tell", "Verdict", "line"]

@@ -1,0 +1,134 @@
+"""Tables of mixed columns as numbers, in one coding for all steps, which knows generated rows alone.
+
+`vestige compare` encodes two tables together; a monitor must encode next month's table like the first. The coding is
+made at the first step from the model's tables: categories, the medians that stand for missing numbers, and which
+columns are identifiers come from generated rows, so no text and no median of real rows is kept. A category that the
+model did not generate at the first step counts as "other", in real rows too. Of the real tables one thing is kept:
+which columns have missing values. A column whose values are first missing at a later step is refused.
+
+Otherwise as in `vestige.files.tables`: one 0/1 feature a category, at most 32 of them; booleans are 0 and 1, dates days
+since 1970, text that is nearly unique is left out; columns go by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.errors import InputError
+from vestige.files.columns import floats, joint_kind, kind_of, plain
+from vestige.files.tables import ID_SHARE, MAX_CATEGORIES
+
+LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True)
+class Code:
+    """How one column becomes numbers."""
+
+    name: str
+    kind: str  # number, boolean, date, text, or left out
+    categories: tuple[str, ...] = ()
+    fill: float = 0.0  # what stands for a missing number
+    marks_missing: bool = False
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How a table becomes numbers."""
+
+    columns: tuple[Code, ...]
+
+    @classmethod
+    def of(cls, model: Sequence[pa.Table], real: Sequence[pa.Table], drop: Sequence[str] = ()) -> Coding:
+        """The coding that the model's tables ask for."""
+        names = model[0].column_names
+        for name in drop:
+            if name not in names:
+                raise InputError(f"The 'drop' of Monitor must name columns of the tables. Got '{name}' instead.")
+        for table in (*model, *real):
+            _same_columns(names, table)
+        codes = [Code(name, LEFT_OUT) if name in drop else _code(name, model, real) for name in names]
+        if all(code.kind == LEFT_OUT for code in codes):
+            raise InputError("The columns of the tables must leave something to compare. Got none instead.")
+        return cls(tuple(codes))
+
+    def encode(self, table: pa.Table, origin: str) -> Float[Tensor, "n d"]:
+        """The rows of `table` as float64."""
+        _same_columns([code.name for code in self.columns], table)
+        blocks = [_encode(code, table, origin) for code in self.columns if code.kind != LEFT_OUT]
+        return torch.from_numpy(np.concatenate(blocks, 1))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Plain JSON."""
+        return [{**dataclasses.asdict(code), "categories": list(code.categories)} for code in self.columns]
+
+    @classmethod
+    def from_json(cls, columns: Iterable[Mapping[str, Any]]) -> Coding:
+        """The inverse of `to_json`."""
+        return cls(tuple(Code(**{**c, "categories": tuple(c["categories"])}) for c in columns))
+
+
+def _same_columns(names: Sequence[str], table: pa.Table) -> None:
+    have = table.column_names
+    for name in (*names, *have):
+        if (name in have) + (name in names) < 2:
+            told = f"'{name}' in some tables alone"
+            raise InputError(f"The columns of a monitor's tables must be the same at every step. Got {told} instead.")
+
+
+def _part(name: str, table: pa.Table, origin: str) -> tuple[str, pa.Array]:
+    """One column in a plain form, and its kind."""
+    parts = [plain(table.column(name), name, origin)]
+    kind = kind_of(parts[0])
+    return (kind if kind == "empty" else joint_kind(name, parts, [origin])), parts[0]
+
+
+def _code(name: str, model: Sequence[pa.Table], real: Sequence[pa.Table]) -> Code:
+    parts = [plain(table.column(name), name, "the model's table") for table in model]
+    kind = joint_kind(name, parts, ["the model's table"] * len(parts))
+    if all(kind_of(part) == "empty" for part in parts):
+        return Code(name, LEFT_OUT)
+    missing = any(part.null_count for part in (*parts, *(_part(name, t, "the real table")[1] for t in real)))
+    if kind != "text":
+        values = np.concatenate([floats(part) for part in parts])
+        return Code(name, kind, fill=float(np.nanmedian(values)), marks_missing=missing)
+    words = pa.chunked_array([part.cast(pa.large_string()) for part in parts]).drop_null().combine_chunks()
+    counts = pc.value_counts(words)
+    pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
+    ranked = [word for word, _ in sorted(pairs, key=lambda pair: (-pair[1], pair[0]))]
+    if len(ranked) > MAX_CATEGORIES and len(ranked) > ID_SHARE * len(words):
+        return Code(name, LEFT_OUT)
+    return Code(name, kind, categories=tuple(sorted(ranked[:MAX_CATEGORIES])))
+
+
+def _encode(code: Code, table: pa.Table, origin: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    kind, part = _part(code.name, table, origin)
+    numbers = {"number", "boolean"}
+    if kind not in ("empty", code.kind) and not {kind, code.kind} <= numbers:
+        told = f"{kind} in {origin}"
+        raise InputError(f"The column '{code.name}' must be {code.kind}, as at the first step. Got {told} instead.")
+    if code.kind == "text":
+        words = pa.nulls(len(part), pa.large_string()) if kind == "empty" else part
+        known = pa.array(code.categories, pa.large_string())
+        places = pc.fill_null(pc.index_in(words, value_set=known), len(code.categories)).to_numpy(zero_copy_only=False)
+        places = places + words.is_null().to_numpy(zero_copy_only=False)  # beyond "other" stands "missing"
+        return np.eye(len(code.categories) + 2)[places]
+    values = floats(part)
+    if np.isinf(values).any():
+        raise InputError(f"The column '{code.name}' of {origin} must be finite. Got an infinite value instead.")
+    missing = np.isnan(values)
+    if missing.any() and not code.marks_missing:
+        told = f"{int(missing.sum())} missing values in {origin}"
+        raise InputError(f"The column '{code.name}' must be complete, as at the first step. Got {told} instead.")
+    filled = np.where(missing, code.fill, values)
+    return np.stack([filled, missing], 1) if code.marks_missing else filled[:, None]

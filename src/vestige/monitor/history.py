@@ -1,0 +1,157 @@
+"""What the steps of a monitor found, one file a step, and what they say together.
+
+D[t, j] is a divergence of the model at step t from the data of task j; NaN before the task was learnt, and where it was
+refused. Better is down. With b_j the step in which task j was learnt:
+
+    forgetting      f_{t,j} = D[t, j] - min_{b_j <= s < t} D[s, j],  F_t the mean over tasks with b_j < t    RWalk Eq. 3
+    intransigence   I_j     = D[b_j, j] - D*_j                                                               RWalk Eq. 4
+
+D*_j is what a generator trained on the tasks up to j together reaches, where somebody has measured it, and 0 otherwise:
+the divergence of a generator that has learnt the task. Deviations: the equations have one task a step, so that row k is
+measured after task k; here several tasks may come in a step, or none, and a step without a new task counts like any
+other. With one task a step both are those of `vestige.metrics.matrix` with better="down".
+
+Errors are those of the two ends, added as independent ones. The smallest of several noisy values lies below the
+smallest truth, so a long history without drift shows a small forgetting: read it with its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from vestige import checks
+from vestige.chains import StepReport
+from vestige.chains.chain import SHOWN
+from vestige.chains.report import AVERAGE, Task
+from vestige.divergences import Estimate
+from vestige.divergences import get as divergence
+from vestige.monitor.alarms import Ring
+
+Cells = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished step."""
+
+    report: StepReport
+    alarms: tuple[Ring, ...]
+    seed: int
+    when: str  # UTC, ISO 8601
+    rows: Mapping[str, Mapping[Task, int]]  # of "real" and "model", by task
+    copies: int  # model samples that are equal to a real one, to the last bit
+
+    @property
+    def number(self) -> int:
+        """Steps are counted from 1."""
+        return self.report.step
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; tasks stay words or numbers, which keys of objects would not."""
+        rows = {side: [[task, n] for task, n in counts.items()] for side, counts in self.rows.items()}
+        plain = {"seed": self.seed, "when": self.when, "rows": rows, "copies": self.copies}
+        return {"report": self.report.to_json(), "alarms": [ring.to_json() for ring in self.alarms], **plain}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Step:
+        """The inverse of `to_json`."""
+        report, alarms = StepReport.from_json(fields["report"]), tuple(map(Ring.from_json, fields["alarms"]))
+        rows = {side: dict(pairs) for side, pairs in fields["rows"].items()}
+        return cls(**{**fields, "report": report, "alarms": alarms, "rows": rows})
+
+
+def known(steps: Sequence[Step]) -> dict[Task, int]:
+    """Each task and the step in which it was learnt, in order of arrival."""
+    return {own.task: own.born for own in steps[-1].report.tasks} if steps else {}
+
+
+def computed(steps: Sequence[Step]) -> tuple[str, ...]:
+    """The divergences that every step has."""
+    return tuple(steps[-1].report.tasks[0].estimates)
+
+
+def asked(steps: Sequence[Step], names: Iterable[str] | None, owner: str) -> list[str]:
+    """`names` among those computed; without any, the ones that most people ask for."""
+    have = computed(steps)
+    if names is None:
+        return [name for name in SHOWN if name in have] or list(have)
+    return [checks.one_of(divergence(name).name, have, "names", owner) for name in names]
+
+
+def table(steps: Sequence[Step], names: Iterable[str]) -> pd.DataFrame:
+    """Every step's table, one below the other: a row for each step, task (and their average) and divergence."""
+    names = list(names)
+    frames = []
+    for step in steps:
+        frame = step.report.table(names)
+        frame.insert(0, "step", step.number)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def estimates(steps: Sequence[Step], name: str) -> list[dict[Task, Estimate]]:
+    """Of each step, the estimate of each task."""
+    return [{own.task: own.estimates[name] for own in step.report.tasks} for step in steps]
+
+
+def matrix(steps: Sequence[Step], name: str) -> pd.DataFrame:
+    """D[t, task]."""
+    rows = [{task: e.value for task, e in found.items()} for found in estimates(steps, name)]
+    index = pd.Index([step.number for step in steps], name="step")
+    return pd.DataFrame(rows, index=index, columns=pd.Index(list(known(steps)), name="task", dtype=object), dtype=float)
+
+
+def forgetting(steps: Sequence[Step], name: str) -> pd.DataFrame:
+    """f_{t,j} for every step after the first and every task learnt before it, and their average F_t."""
+    found, born, rows = estimates(steps, name), known(steps), []
+    for i, step in enumerate(steps):
+        parts = []
+        for task in [task for task, b in born.items() if b < step.number]:
+            # a step at which it was refused cannot be the best one
+            past = [(e.value, s) for s in range(born[task] - 1, i) if not math.isnan((e := found[s][task]).value)]
+            best = found[min(past)[1]][task] if past else None
+            now = found[i][task]
+            value = math.nan if best is None else now.value - best.value
+            error = math.nan if best is None else math.hypot(now.std_error, best.std_error)
+            parts.append(_row(step.number, task, value, error, now.level))
+        rows += parts
+        rows += [_average(step.number, parts, found[i])] if parts else []
+    return pd.DataFrame(rows, columns=["step", "task", "value", "std_error", "low", "high"])
+
+
+def intransigence(steps: Sequence[Step], name: str, reference: Mapping[Task, float] | None = None) -> pd.DataFrame:
+    """I_j for every task at the step in which it was learnt, and their average."""
+    owner, born, found = "Monitor.intransigence", known(steps), estimates(steps, name)
+    reference = dict.fromkeys(born, 0.0) if reference is None else reference
+    missing = [task for task in born if task not in reference]
+    if missing:
+        checks.refuse("reference", owner, "given for every task", f"none for {missing[0]!r}")
+    rows = []
+    for task, b in born.items():
+        e = found[b - 1][task]
+        ideal = checks.number(reference[task], f"reference[{task!r}]", owner)
+        rows.append(_row(b, task, e.value - ideal, e.std_error, e.level))
+    rows.append(_average(steps[-1].number, rows, found[-1]))
+    return pd.DataFrame(rows, columns=["step", "task", "value", "std_error", "low", "high"])
+
+
+def _row(step: int, task: Task, value: float, error: float, level: float) -> dict[str, Any]:
+    reach = float(ndtri((1 + level) / 2)) * error
+    numbers = {"value": value, "std_error": error, "low": value - reach, "high": value + reach}
+    return {"step": step, "task": task, **numbers}
+
+
+def _average(step: int, parts: Sequence[Mapping[str, Any]], found: Mapping[Task, Estimate]) -> dict[str, Any]:
+    """NaN where a task's is: over fewer tasks it would be another quantity."""
+    k = len(parts)
+    value = sum(p["value"] for p in parts) / k
+    error = math.sqrt(sum(p["std_error"] ** 2 for p in parts)) / k
+    return _row(step, AVERAGE, value, error, next(iter(found.values())).level)

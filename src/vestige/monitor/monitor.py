@@ -1,0 +1,241 @@
+"""A monitor: the long-lived judge of a generator whose data goes away. A chain, a feature map and a history on disk.
+
+    monitor = Monitor.create(folder, features="pca", alarms=[Alarm("js", above=0.2)])
+    monitor.step(real={"cats": x}, model={"cats": samples})      # the data is here for the last time
+    monitor = Monitor.open(folder)                               # weeks later, another process
+    monitor.step(model={"cats": newer_samples})
+    monitor.table(); monitor.alarms; monitor.report("report.html")
+
+Samples go through the feature map and then into the chain; a map that must be fitted is fitted at the first step, on
+the data that is here then, and stays as it is from then on. That is a deviation from CDRE section 4.2, where the map
+goes on learning: codes of one map beside codes of another would show the map's movement as a drift of the model.
+
+What is in the folder, see `folder`, is all that is kept: see `kept`. No row of real data is, in raw form or in
+features. With `keep_moments=False` no average over real rows is either: samples are standardised by the model's own,
+the weights that make generated samples stand for the data are left as the ratio gave them, and a feature map is fitted
+on generated samples. The figures of each step and the fitted ratio remain, without which there would be no monitor.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pandas as pd
+
+from vestige import checks, features
+from vestige.chains import Chain
+from vestige.chains.report import Task
+from vestige.errors import NotFitted, StoreError, VestigeWarning
+from vestige.features import FeatureMap
+from vestige.monitor import history, kept, settings
+from vestige.monitor.alarms import Alarm, Ring
+from vestige.monitor.folder import Folder, Write
+from vestige.monitor.history import Step
+from vestige.monitor.intake import Given
+from vestige.monitor.judging import FEATURES_FILE, judge
+
+WAIT = 60.0  # seconds that a step waits for another process to finish its own
+
+
+class Monitor:
+    """The judge of one generator; made by `Monitor.create` or `Monitor.open`."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._head = folder.read_head()
+        self._steps: list[Step] = []
+        self._chain: Chain | None = None  # after the last step, if it is in memory
+        self._map: FeatureMap | None = None
+        self._catch_up()
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        *,
+        features: str | Mapping[str, Any] | FeatureMap = "identity",
+        chain: Chain | Mapping[str, Any] | None = None,
+        alarms: Iterable[Alarm] | None = None,
+        keep_moments: bool = True,
+        drop: Sequence[str] = (),
+    ) -> Self:
+        """A new monitor in a new or empty folder.
+
+        `features` is the name of a map, its configuration, or a map; `chain` a chain that has not begun, or its
+        options; `alarms` default to `vestige.monitor.alarms.DEFAULT`; `drop` names columns of tables to leave out.
+        """
+        keep_moments = bool(keep_moments)
+        fresh, seen = settings.chain_of(chain, keep_moments=keep_moments), settings.map_of(features)
+        limits = settings.alarms_of(alarms, fresh.names)
+        writes: dict[str, Write] = {"state": fresh.save}
+        if seen.shape_ is not None:  # fitted already, by somebody else
+            writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
+        head = settings.head_of(seen, limits, keep_moments=keep_moments, drop=drop)
+        place = Folder(Path(folder))
+        place.begin(head, writes)
+        return cls(place)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Self:
+        """The monitor in `folder`, at its last finished step."""
+        place = Folder(Path(folder))
+        place.read_head()
+        try:  # whoever holds the lock, or may not write here, leaves the tidying to others
+            with place.locked(0):
+                place.sweep(place.read_head()["parts"])
+        except (StoreError, OSError):
+            pass
+        return cls(place)
+
+    @property
+    def folder(self) -> Path:
+        """Where it lives."""
+        return self._folder.path
+
+    @property
+    def steps(self) -> int:
+        """How many steps are finished."""
+        return len(self._steps)
+
+    @property
+    def history(self) -> tuple[Step, ...]:
+        """Every finished step."""
+        return tuple(self._steps)
+
+    @property
+    def tasks(self) -> dict[Task, int]:
+        """Each task and the step in which it was learnt."""
+        return history.known(self._steps)
+
+    @property
+    def thresholds(self) -> tuple[Alarm, ...]:
+        """The alarms that were set."""
+        return tuple(Alarm(**fields) for fields in self._head["thresholds"])
+
+    @property
+    def alarms(self) -> tuple[Ring, ...]:
+        """Those that rang at the last step; none before the first."""
+        return self._steps[-1].alarms if self._steps else ()
+
+    @property
+    def keep_moments(self) -> bool:
+        """Whether averages over real rows may be kept."""
+        return bool(self._head["keep_moments"])
+
+    def step(
+        self,
+        real: Mapping[Task, Given] | None = None,
+        model: Mapping[Task, Given] | None = None,
+        *,
+        seed: int = 0,
+        wait: float = WAIT,
+    ) -> Step:
+        """Judge this step's model samples of every task, with the data of tasks that are new in it.
+
+        All or nothing: a refusal, an error or a kill leaves the folder at the step before. Another process that is
+        stepping is waited for, at most `wait` seconds; what it did is taken over first.
+        """
+        seed = checks.whole(seed, "seed", "Monitor.step")
+        wait = checks.number(wait, "wait", "Monitor.step", low=0)
+        with self._folder.locked(wait), warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always", VestigeWarning)
+            self._catch_up()
+            self._folder.sweep(self._head["parts"])
+            try:
+                done = judge(real or {}, model or {}, self.chain, self._features(), self._head, self._steps, seed)
+                self._folder.commit(done.step.number, done.head, done.step.to_json(), done.writes)
+            except BaseException:
+                self._chain = self._map = None  # they may be ahead of the folder
+                raise
+            self._head, self._map = self._folder.read_head(), done.seen
+            self._steps.append(done.step)
+        for warning in heard:  # the step stands, so a filter that makes errors of warnings must not undo it
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        return done.step
+
+    def _catch_up(self) -> None:
+        """Take over what other processes have done to the folder."""
+        head = self._folder.read_head()
+        last = head["parts"]["state"]
+        if last != len(self._steps) or (self._chain is not None and self._chain.steps != last):
+            self._chain = self._map = None
+        del self._steps[last:]
+        for number in range(len(self._steps) + 1, last + 1):
+            try:
+                self._steps.append(Step.from_json(self._folder.read_step(number)))
+            except (KeyError, TypeError) as error:
+                path = self._folder.step_file(number)
+                raise StoreError(f"{path} does not hold a step that this version can read: {error}.") from None
+        self._head = head
+
+    @property
+    def chain(self) -> Chain:
+        """The chain after the last step, for its `log_ratio` and `weights`; its steps are taken here alone."""
+        while self._chain is None:
+            try:
+                self._chain = Chain.load(self._folder.part("state", self.steps))
+            except StoreError:
+                before = self.steps
+                self._catch_up()
+                if self.steps == before:  # it is damaged; otherwise another process has gone on, and the state with it
+                    raise
+        return self._chain
+
+    def _features(self) -> FeatureMap:
+        if self._map is None:
+            fitted = self._head["parts"].get("features")
+            if fitted is None:
+                self._map = settings.map_of(self._head["features"])
+            else:
+                self._map = features.load(self._folder.part("features", fitted) / FEATURES_FILE)
+        return self._map
+
+    def table(self, names: Iterable[str] | None = None) -> pd.DataFrame:
+        """Every step's divergences, per task and averaged, with interval, ESS, depth and verdict."""
+        steps = self._begun("Monitor.table")
+        return history.table(steps, history.asked(steps, names, "Monitor.table"))
+
+    def matrix(self, name: str = "js") -> pd.DataFrame:
+        """D[t, task]: a row for each step, NaN before a task was learnt and where it was refused."""
+        return history.matrix(*self._asked(name, "Monitor.matrix"))
+
+    def forgetting(self, name: str = "js") -> pd.DataFrame:
+        """How far each task is behind its best earlier step, at every step, and the average: see `history`."""
+        return history.forgetting(*self._asked(name, "Monitor.forgetting"))
+
+    def intransigence(self, name: str = "js", reference: Mapping[Task, float] | None = None) -> pd.DataFrame:
+        """How far each task was from `reference` (0: the data itself) in the step in which it was learnt."""
+        return history.intransigence(*self._asked(name, "Monitor.intransigence"), reference)
+
+    def kept(self) -> pd.DataFrame:
+        """A row for each array in the folder: where it stands, its shape, and what it is."""
+        return kept.kept(self.chain, self._features(), self.keep_moments)
+
+    def report(self, path: str | Path, names: Iterable[str] | None = None) -> Path:
+        """Write the history to `path` (.html): curves, matrix, alarms, verdicts, what is kept. Opens from disk."""
+        from vestige.monitor.page import page  # matplotlib is loaded for this alone
+
+        self._begun("Monitor.report")
+        return page(self, None if names is None else list(names)).save(path)
+
+    def __str__(self) -> str:
+        if not self._steps:
+            return "No step has been taken yet."
+        n, rings = len(self.tasks), len(self.alarms)
+        head = f"Step {self.steps}, {n} task{'s' * (n > 1)}: "
+        if not rings:
+            return head + ("no alarm rings." if self.thresholds else "no alarm was set.")
+        whom = ", ".join(dict.fromkeys(repr(ring.task) for ring in self.alarms))
+        return head + f"{rings} alarm{'s ring' if rings > 1 else ' rings'}, for task {whom}."
+
+    def _asked(self, name: str, owner: str) -> tuple[list[Step], str]:
+        steps = self._begun(owner)
+        return steps, history.asked(steps, [name], owner)[0]
+
+    def _begun(self, owner: str) -> list[Step]:
+        if not self._steps:
+            raise NotFitted(f"{owner} was called before the first step.")
+        return self._steps

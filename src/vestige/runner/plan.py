@@ -1,0 +1,103 @@
+"""What there is to run: the units of an experiment, and which of them are finished already.
+
+A unit is (configuration, seed); its Record lies at `OUT/NAME/ID.json`, where the id is known before it runs. A Record
+that is there and whole is never run again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from vestige import checks
+from vestige.errors import InputError, StoreError
+from vestige.experiments import EXPERIMENTS, PRESETS, Experiment
+from vestige.record import Record
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One run to be made, or made."""
+
+    experiment: str
+    config: Any
+    seed: int
+    path: Path
+    command: str  # the words after `vestige` that run it
+
+    def finished(self) -> Record | None:
+        """Its Record, if it is there and whole; a damaged file counts as absent, and is written over."""
+        try:
+            return Record.load(self.path) if self.path.exists() else None
+        except StoreError:
+            return None
+
+
+def plan(
+    name: str,
+    out: str | Path,
+    *,
+    preset: str = "laptop",
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> list[Unit]:
+    """The units of experiment `name`, seed by seed, so that early seeds are whole before late ones begin."""
+    experiment = EXPERIMENTS[checks.one_of(name, EXPERIMENTS, "name", "vestige run")]
+    config = configured(experiment, preset, overrides or {})
+    count = experiment.seeds[preset] if seeds is None else checks.whole(seeds, "seeds", "vestige run", low=1)
+    folder = Path(out) / name
+    arms = experiment.arms(config)
+    changed = "".join(f" --set {key}={json.dumps(value)}" for key, value in (overrides or {}).items())
+    command = f"run {name} --preset {preset} --seeds {count}{changed}"
+    return [
+        Unit(name, arm, seed, folder / f"{experiment.unit_id(arm, seed)}.json", command)
+        for seed in range(count)
+        for arm in arms
+    ]
+
+
+def configured(experiment: Experiment[Any], preset: str, overrides: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """The preset's configuration with some fields replaced; a field or a type that does not fit is refused."""
+    config = experiment.presets[checks.one_of(preset, PRESETS, "preset", "vestige run")]
+    known = [f.name for f in dataclasses.fields(config)]
+    for field in overrides:
+        checks.one_of(field, known, "set", experiment.name)
+    hints = get_type_hints(type(config))
+    fitted = {
+        field: _fit(value, hints[field], f"{experiment.name} --set {field}") for field, value in overrides.items()
+    }
+    return dataclasses.replace(config, **fitted)
+
+
+def parse(text: str) -> Any:  # noqa: ANN401 - whatever JSON says
+    """A value from the shell: JSON where it is JSON, a list where there are commas, a word otherwise."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return [parse(part) for part in text.split(",") if part] if "," in text else text
+
+
+def _fit(value: Any, hint: Any, what: str) -> Any:  # noqa: ANN401
+    """`value` as the field's type has it: whole numbers serve as real ones, lists as tuples."""
+    kinds = get_args(hint) if type(None) in get_args(hint) else (hint,)
+    for kind in kinds:
+        base = getattr(kind, "__origin__", kind)
+        if base is tuple:
+            items = value if isinstance(value, list | tuple) else [value]
+            inner = get_args(kind)[0] if get_args(kind) else object
+            return tuple(_fit(v, inner, what) for v in items)
+        if base is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if base in (bool, int, str) and type(value) is base:
+            return value
+        if kind is type(None) and value is None:
+            return None
+        choices = get_args(kind)  # a Literal
+        if base not in (tuple, list, dict) and choices and value in choices:
+            return value
+    wanted = " or ".join(str(getattr(kind, "__name__", kind)) for kind in kinds)
+    raise InputError(f"The value of {what} must be {wanted}. Got {value!r} instead.")

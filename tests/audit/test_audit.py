@@ -1,0 +1,301 @@
+"""The audit: each verdict on evidence that is planted, and on streams and methods whose faults are known."""
+
+import math
+
+import pytest
+import torch
+
+from toys import blobs
+from vestige import data, rng
+from vestige.audit import (
+    DESIDERATA,
+    QUESTIONS,
+    Audit,
+    Facts,
+    audit,
+    audit_of,
+    audited_run,
+    described,
+    from_record,
+    growth,
+    resemblance,
+)
+from vestige.audit.growth import grows
+from vestige.audit.resemblance import Resemblance, share_named_old, summarised
+from vestige.data.split import permuted, split, two_task
+from vestige.errors import InputError, StoreError
+from vestige.methods import build
+from vestige.methods.base import Spec
+from vestige.methods.vcl_coreset import CoresetConfig, VCLCoreset
+
+SMALL = {"hidden": (32,), "lr": 3e-3}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return data.load("digits")
+
+
+def verdicts(found):
+    return {q: found[q].verdict for q in QUESTIONS}
+
+
+def test_every_question_is_answered_in_order_and_survives_json():
+    found = audit_of(Facts("nothing known"))
+    assert list(found.answers) == list(QUESTIONS)
+    assert set(verdicts(found).values()) == {"not measured"}
+    assert Audit.from_json(found.to_json()) == found
+    assert found.unknown == tuple(DESIDERATA)
+    with pytest.raises(StoreError, match="no audit"):
+        Audit.from_json({"subject": "x", "answers": {}})
+
+
+@pytest.mark.parametrize(
+    ("facts", "question", "verdict"),
+    [
+        ({"tasks": 2}, "many_tasks", "fails"),
+        ({"tasks": 3}, "many_tasks", "holds"),
+        ({"tasks": 19}, "long", "fails"),
+        ({"tasks": 20}, "long", "holds"),
+        ({"shared_head": True}, "shared_head", "holds"),
+        ({"shared_head": False}, "shared_head", "fails"),
+        ({"shared_head": False}, "no_task_labels", "fails"),
+        ({"shared_head": True, "labels_at_test": False}, "no_task_labels", "holds"),
+        ({"shared_head": True, "labels_at_test": True}, "no_task_labels", "fails"),
+        ({"kept_samples": 0, "retrains": False}, "no_retraining", "holds"),
+        ({"kept_samples": 1, "retrains": False}, "no_retraining", "fails"),
+        ({"kept_samples": 0, "retrains": True}, "no_retraining", "fails"),
+        ({"kept_samples": 0}, "no_retraining", "not measured"),
+        ({"kept_bytes": 5}, "no_retraining", "fails"),
+        ({"same_inputs": True}, "resemblance", "fails"),
+        ({"same_inputs": False}, "resemblance", "not measured"),
+        ({"borders_told": False}, "unclear_borders", "holds"),
+        ({"borders_told": True}, "unclear_borders", "fails"),
+        ({"continuous": True}, "continuous", "holds"),
+        ({"overlapping": False}, "overlapping", "fails"),
+        ({"seconds": [1.0, 1.01, 0.99, 1.0]}, "time", "holds"),
+        ({"seconds": [1.0, 2.0, 3.0, 4.0]}, "time", "fails"),
+        ({"seconds": [1.0, 2.0]}, "time", "not measured"),
+        ({"held_bytes": [10.0, 20.0, 30.0]}, "memory", "fails"),
+        ({"held_bytes": [10.0, 10.0, 10.0]}, "memory", "holds"),
+    ],
+)
+def test_a_planted_fact_decides_its_question(facts, question, verdict):
+    assert audit_of(Facts("planted", **facts))[question].verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("difference", "se", "verdict"), [(0.3, 0.02, "holds"), (0.3, 0.2, "fails"), (0.01, 0.0, "fails")]
+)
+def test_resemblance_must_be_large_and_sure(difference, se, verdict):
+    numbers = {"named_old": 0.5, "named_old_shuffled": 0.5 - difference, "difference": difference, "se": se}
+    assert audit_of(Facts("planted", resemblance=numbers))["resemblance"].verdict == verdict
+
+
+def test_the_share_of_inputs_that_are_named_old():
+    """Rows: sure of old, unsure of old, sure of new, sure of a class that is no candidate."""
+    p = torch.tensor(
+        [[0.95, 0.01, 0.03, 0.01], [0.5, 0.1, 0.3, 0.1], [0.02, 0.02, 0.95, 0.01], [0.01, 0.004, 0.006, 0.98]]
+    )
+    assert share_named_old(p.log(), [0, 1, 2], [0, 1], 0.9) == pytest.approx(0.25)
+    assert share_named_old(p.log(), [0, 1, 2], [0, 1], 0.4) == pytest.approx(0.75)
+    assert share_named_old(p.log(), [0, 1, 2, 3], [0, 1, 3], 0.9) == pytest.approx(0.5)
+
+
+def test_summary_by_hand():
+    numbers = summarised([Resemblance(1, 0.5, 0.2, 100), Resemblance(2, 0.9, 0.1, 100)])
+    assert numbers["difference"] == pytest.approx((0.3 + 0.8) / 2)
+    assert numbers["se"] == pytest.approx(0.5 / math.sqrt(2) / math.sqrt(2))  # sd of .3 and .8 is .5 / root 2
+    alone = summarised([Resemblance(1, 0.5, 0.2, 100)])
+    assert alone["se"] == pytest.approx(math.sqrt((0.25 + 0.16) / 100))
+
+
+def test_a_model_that_is_sure_of_everything_shows_no_resemblance():
+    found = resemblance(
+        lambda x: torch.tensor([[9.0, 0.0]]).expand(len(x), 2),
+        torch.rand(50, 4),
+        task=1,
+        candidates=[0, 1],
+        old=[0],
+        seed=0,
+    )
+    assert found.named_old == 1.0
+    assert found.difference == 0.0
+
+
+def test_growth_is_the_least_squares_line():
+    y = [3.0, 5.0, 4.0, 8.0]
+    slope = float(torch.linalg.lstsq(torch.tensor([[1.0, i] for i in range(4)]), torch.tensor(y)[:, None]).solution[1])
+    assert growth(y)["slope"] == pytest.approx(slope / 5)
+    noisy = growth([1.0, 1.5, 0.9, 1.4, 1.1])
+    assert not grows(noisy)
+    assert math.isnan(growth([1.0, 2.0])["slope"])
+
+
+def shapes(near: float, seed=0):
+    """Twelve classes of 16 x 16 patterns; each later pair is `near` the pair before it, the rest is its own."""
+    generator = rng.fork(seed, "shapes")
+    patterns = torch.rand(12, 256, generator=generator).round()
+    for c in range(2, 12):
+        keep = torch.rand(256, generator=generator) < near
+        patterns[c] = torch.where(keep, patterns[c - 2], patterns[c])
+    y = torch.arange(12).repeat_interleave(50)
+    x = (patterns[y] + 0.3 * torch.randn(600, 256, generator=generator)).clamp(0, 1).reshape(-1, 16, 16)
+    return data.DataSet("shapes", x, y, x.clone(), y.clone(), tuple("abcdefghijkl"), "none", "here")
+
+
+class TestStreamsWithKnownFaults:
+    def test_split_single_head_whose_tasks_are_alike_respects_all_five(self):
+        stream = split(shapes(0.85), 2)
+        found = audit(stream, build("vanilla", stream, **SMALL), epochs=20)
+        assert found.failed == found.unknown == ()
+        assert found["unclear_borders"].verdict == "fails"
+        assert "0 of" in found["no_task_labels"].evidence
+
+    def test_tasks_that_are_not_alike_are_flagged_for_resemblance(self):
+        stream = split(shapes(0.0), 2)
+        found = audit(stream, build("vanilla", stream, **SMALL), epochs=20)
+        assert found.failed == ("resemblance",)
+
+    def test_permuted_inputs_are_flagged_for_resemblance(self):
+        stream = permuted(shapes(0.7), 4)
+        found = audit(stream, build("vanilla", stream, **SMALL), epochs=10)
+        assert found.failed == ("resemblance",)
+
+    @pytest.mark.data
+    @pytest.mark.slow
+    def test_on_mnist_split_resembles_and_permuted_does_not(self):
+        mnist = data.load("mnist")
+        verdicts = {}
+        for make in (split, permuted):
+            stream = make(mnist, 2 if make is split else 5, per_class=1000)
+            verdicts[make.__name__] = audit(stream, build("vanilla", stream, hidden=(100,)), epochs=3)["resemblance"]
+        assert verdicts["split"].verdict == "holds"
+        assert verdicts["permuted"].verdict == "fails"
+
+    def test_multi_head_is_flagged_for_head_and_labels(self, digits):
+        stream = split(digits, 2, head="multi")
+        found = audit(stream, build("vanilla", stream, **SMALL), epochs=5)
+        assert {"shared_head", "no_task_labels"} <= set(found.failed)
+
+    def test_two_tasks_are_flagged_for_length(self, digits):
+        stream = two_task(digits, digits)
+        assert "many_tasks" in audit(stream, build("vanilla", stream, **SMALL), epochs=5).failed
+
+    def test_a_coreset_and_a_memory_are_flagged_and_counted(self, digits):
+        stream = split(digits, 2)
+        spec = Spec(stream.input_shape, stream.n_outputs)
+        fields = {"hidden": (16,), "train_samples": 2, "test_samples": 4, "fit_steps": 20}
+        learner = VCLCoreset(spec, CoresetConfig(**fields, coreset=7, coreset_steps=2))
+        found = audit(stream, learner)
+        assert "no_retraining" in found.failed
+        assert found["no_retraining"].numbers["samples"] == 35
+        kept = audit(stream, build("vanilla_s", stream, memory_per_class=3, **SMALL))
+        assert kept["no_retraining"].numbers["samples"] == 30
+
+    def test_per_task_coresets_are_flagged_for_retraining_by_label(self, digits):
+        stream = split(digits, 2, head="multi")
+        spec = Spec(stream.input_shape, stream.n_outputs)
+        fields = {"hidden": (16,), "train_samples": 2, "test_samples": 4, "fit_steps": 5}
+        found = audit(
+            stream, VCLCoreset(spec, CoresetConfig(**fields, coreset=7, coreset_steps=1, coreset_fit="per_task"))
+        )
+        assert "chosen by its label" in found["no_retraining"].evidence
+        assert found["no_task_labels"].verdict == "fails"
+        assert not found["no_task_labels"].evidence.endswith("in 0 of 0 calls of predict")
+
+    def test_an_oracle_is_flagged(self, digits):
+        stream = split(digits, 5)
+        found = audit(stream, build("joint", stream, **SMALL))
+        assert "an oracle" in found["no_retraining"].evidence
+
+
+def test_the_witness_changes_nothing():
+    from vestige import protocol
+
+    def stream():
+        return split(blobs(), 2)
+
+    one, two = build("ewc", stream(), hidden=(8,)), build("ewc", stream(), hidden=(8,))
+    watched, plain = audited_run(stream(), one, seed=3), protocol.run(stream(), two, seed=3)
+    assert torch.equal(watched.R, plain.R)
+    assert watched.id == plain.id
+    a, b = one.state_dict(), two.state_dict()
+    assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_the_record_carries_the_audit_and_a_bare_one_says_less(tmp_path):
+    from vestige import protocol
+    from vestige.record import Record
+
+    stream = split(blobs(), 2)
+    record = audited_run(stream, build("vanilla", stream, hidden=(8,)))
+    again = from_record(Record.load(record.save(tmp_path)))
+    assert again == Audit.from_json(record.audit)
+    bare = from_record(protocol.run(stream, build("vanilla_s", stream, hidden=(8,), memory_per_class=2)))
+    assert bare["resemblance"].verdict == "not measured"
+    assert bare["no_retraining"].verdict == "fails"
+    assert bare["many_tasks"].verdict == "holds"
+    with pytest.raises(InputError, match="nothing to audit"):
+        from_record(Record({}, 0))
+
+
+DESCRIPTION = """# a paper
+[evaluation]
+name = "Two-task transfer"
+tasks = 2
+shared_head = true
+labels_at_test = false
+kept_samples = 0
+retrains = false
+"""
+
+
+def test_a_description_is_audited_and_names_its_lines(tmp_path):
+    (tmp_path / "e.toml").write_text(DESCRIPTION)
+    found = described(tmp_path / "e.toml")
+    assert found.subject == "Two-task transfer"
+    assert found.failed == ("many_tasks",)
+    assert found.unknown == ("resemblance",)
+    assert "declared in line 5" in found["shared_head"].evidence
+    assert "Two-task transfer" in found.paragraph()
+    assert "not measured" in found.paragraph()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("tasks = 2", "tasks = two"), "not TOML"),
+        (("tasks = 2", 'tasks = "two"'), "line 4.*'tasks' of an evaluation must be a whole number from 1"),
+        (("tasks = 2", "tasks = 0"), "line 4.*'tasks'"),
+        (("tasks = 2", "tasks = true"), "line 4.*'tasks'"),
+        (("retrains = false", "retrains = 0"), "line 8.*true or false"),
+        (("retrains", "retrain"), "line 8.*retrains"),
+        (('name = "Two-task transfer"\n', ""), "'name' is missing"),
+        (("[evaluation]", "[other]"), r"one table, \[evaluation\]"),
+        (("retrains = false", "seconds = [1, -1]"), "line 8.*not negative"),
+        (("retrains = false", "seconds = []"), "line 8"),
+        (("retrains = false", "seconds = [inf]"), "line 8"),
+    ],
+)
+def test_a_bad_description_is_refused_by_line_and_field(tmp_path, change, words):
+    (tmp_path / "e.toml").write_text(DESCRIPTION.replace(*change))
+    with pytest.raises(InputError, match=words):
+        described(tmp_path / "e.toml")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "e.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="UTF-8"):
+        described(tmp_path / "e.toml")
+
+
+def test_the_row_order_of_a_shuffle_follows_from_the_seed():
+    x = torch.rand(20, 3, 3, generator=rng.fork(0, "x"))
+
+    def model(x):
+        return torch.stack([x.flatten(1)[:, 0] * 8, x.flatten(1)[:, 1] * 8], 1)
+
+    options = {"task": 1, "candidates": [0, 1], "old": [0], "sure": 0.7}
+    assert resemblance(model, x, seed=1, **options) == resemblance(model, x, seed=1, **options)
+    assert resemblance(model, x, seed=1, **options) != resemblance(model, x, seed=2, **options)

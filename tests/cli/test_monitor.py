@@ -1,0 +1,136 @@
+"""`vestige monitor`, from files to exit codes, for people and for machines."""
+
+import json
+
+import numpy as np
+import pytest
+
+from vestige.chains import Chain
+from vestige.cli import main, monitor_words
+from vestige.cli.monitor import RINGING
+from vestige.errors import InputError
+from vestige.monitor import Alarm, Monitor
+
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+START = ["--strategy", "every-step", "--divergences", "kl,js"]
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """Files of samples by name: shift of the mean."""
+
+    def draw(name, shift=0.0, seed=0):
+        path = tmp_path / name
+        np.save(path, np.random.default_rng(seed).normal(size=(150, 2)) + shift)
+        return str(path)
+
+    return draw
+
+
+def test_a_life(tmp_path, drawn, capsys):
+    where = str(tmp_path / "m")
+    assert main(["monitor", "start", where, "--divergences", "kl,js", "--rise", "js=0.1"]) == 0
+    assert "js of any task is more than 0.1 higher than when it was learnt" in capsys.readouterr().out
+    first = [f"--real=cats={drawn('p.npy')}", f"--model=cats={drawn('q.npy', 0.1, 1)}"]
+    assert main(["monitor", "step", where, *first]) == 0
+    out, err = capsys.readouterr()
+    assert "Step 1, 1 task: no alarm rings." in out
+    assert "average" in out
+    second = ["--real", f"dogs={drawn('p2.npy', 5, 2)}", "--model", f"dogs={drawn('q2.npy', 5, 3)}"]
+    assert main(["monitor", "step", where, *second, "--model", f"cats={drawn('q3.npy', 2.0, 4)}"]) == RINGING
+    out, err = capsys.readouterr()
+    assert "1 alarm rings, for task 'cats'." in out
+    assert "warning: Step 2, task 'cats': js has risen by" in err
+    assert main(["monitor", "show", where]) == RINGING
+    assert main(["monitor", "show", where, "--divergence", "js"]) == RINGING
+    out = capsys.readouterr().out
+    assert "forgetting at the last step" in out
+    assert "intransigence" in out
+    page = tmp_path / "out.html"
+    assert main(["monitor", "report", where, "-o", str(page)]) == 0
+    assert "cats" in page.read_text()
+
+
+def test_the_numbers_are_those_of_the_library(tmp_path, drawn, capsys):
+    where = str(tmp_path / "m")
+    files = {name: drawn(f"{name}.npy", shift, seed) for seed, (name, shift) in enumerate((("p", 0), ("q", 0.3)))}
+    assert main(["monitor", "start", where, *START, "--no-alarms", "--json"]) == 0
+    capsys.readouterr()
+    argv = ["--real", f"1={files['p']}", "--model", f"1={files['q']}", "--seed", "5", "--json"]
+    assert main(["monitor", "step", where, *argv]) == 0
+    found = json.loads(capsys.readouterr().out)
+    chain = Chain("every-step", names=("kl", "js"))
+    x = {name: np.load(file) for name, file in files.items()}
+    chain.step({"1": x["p"]}, {"1": x["q"]}, seed=5)
+    want = chain.divergences()
+    assert [row["value"] for row in found["table"]] == want.value.tolist()
+    assert found["tasks"] == [{"task": "1", "learnt": 1}]
+    assert main(["monitor", "show", where, "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["matrices"]["js"] == [[want[want.divergence == "js"].value.iloc[0]]]
+    assert set(whole) >= {"forgetting", "intransigence", "rang", "thresholds"}
+
+
+def test_a_monitor_of_numbered_tasks_goes_on_in_the_shell(tmp_path, drawn, capsys):
+    monitor = Monitor.create(tmp_path / "m", chain={"strategy": "every-step", "names": ["js"]}, alarms=[])
+    monitor.step({1: np.load(drawn("p.npy"))}, {1: np.load(drawn("q.npy", 0.1, 1))})
+    assert main(["monitor", "step", str(tmp_path / "m"), "--model", f"1={drawn('r.npy', 0.1, 2)}"]) == 0
+    assert Monitor.open(tmp_path / "m").tasks == {1: 1}
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["start", "DIR"], "new or empty folder"),
+        (["start", "NEW", "--above", "js"], "DIVERGENCE=LIMIT"),
+        (["start", "NEW", "--above", "js=high"], "DIVERGENCE=LIMIT"),
+        (["start", "NEW", "--above", "jss=1"], "Did you mean 'js'"),
+        (["start", "NEW", "--above", "js=1", "--no-alarms"], "stand alone"),
+        (["start", "NEW", "--features", "pcaa"], "Did you mean 'pca'"),
+        (["start", "NEW", "--strategy", "anchor"], "anchored"),
+        (["step", "DIR"], "given at the first step"),
+        (["step", "DIR", "--model", "cats"], "must be TASK=FILE"),
+        (["step", "DIR", "--model", "a=x.npy", "--model", "a=y.npy"], "must differ"),
+        (["step", "DIR", "--model", "a=nowhere.npy"], "no such file"),
+        (["step", "NEW", "--model", "a=b.npy"], "must hold a monitor"),
+        (["show", "NEW"], "must hold a monitor"),
+        (["report", "DIR", "-o", "x.txt"], "before the first step"),
+        (["stop", "DIR"], "stop"),
+        ([], "start"),
+    ],
+)
+def test_misuse(argv, says, tmp_path, capsys):
+    Monitor.create(tmp_path / "m", chain={"names": ["js"]})
+    places = {"DIR": str(tmp_path / "m"), "NEW": str(tmp_path / "new")}
+    code = main(["monitor", *(places.get(word, word) for word in argv)])
+    out, err = capsys.readouterr()
+    assert code == (1 if "first step" in says and argv[0] == "report" else 2), err
+    assert says in err
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_alarms_from_words():
+    found = monitor_words.alarms(above=["js=0.2", "kl@a=b@c=1e-1"], rise=["js=0.1"], jump=["kl@2=0.3"], none=False)
+    assert found == [
+        Alarm("js", above=0.2),
+        Alarm("kl", above=0.1, task="a=b@c"),
+        Alarm("js", rise=0.1),
+        Alarm("kl", rise=0.3, task="2", since="last"),
+    ]
+    assert monitor_words.alarms(above=[], rise=[], jump=[], none=False) is None
+    assert monitor_words.alarms(above=[], rise=[], jump=[], none=True) == []
+    for word in ("js@=1", "=1", "js=", "js=nan", "@a=1"):
+        with pytest.raises(InputError, match="An alarm must be"):
+            monitor_words.alarms(above=[word], rise=[], jump=[], none=False)
+
+
+def test_files_from_words():
+    assert monitor_words.by_task(["a=b=c.npy", "7=x.csv"], "--model", [7]) == {"a": "b=c.npy", 7: "x.csv"}
+    assert monitor_words.by_task(["7=x.csv"], "--model", ["7"]) == {"7": "x.csv"}
+
+
+@pytest.mark.parametrize("action", ["start", "step", "show", "report"])
+def test_every_action_has_help(action, capsys):
+    assert main(["monitor", action, "--help"]) == 0
+    assert f"usage: vestige monitor {action}" in capsys.readouterr().out

@@ -1,0 +1,104 @@
+"""Forgetting and intransigence from the divergence matrix: against vestige.metrics.matrix and by hand."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vestige.chains import StepReport, TaskReport
+from vestige.divergences import Estimate
+from vestige.errors import InputError
+from vestige.metrics import matrix as metrics
+from vestige.monitor import Alarm, Ring, Step, history
+
+NAN = math.nan
+# One task a step, as in the equations.
+SQUARE = [[0.30, NAN, NAN], [0.35, 0.20, NAN], [0.25, 0.50, 0.10]]
+
+
+def estimate(value, error):
+    return Estimate("js", value, error, value - error, value + error, 0.95, 1.0, None, "both", "two_sided")
+
+
+def steps(D, born=None, error=0.01):
+    """Steps whose js is D; tasks "a", "b", ... are learnt at `born`, or one a step."""
+    born = born or range(1, len(D[0]) + 1)
+    out = []
+    for t, row in enumerate(D, 1):
+        own = [
+            TaskReport("abcdef"[j], b, 1, 0.0, 0, 0.0, {"js": estimate(row[j], error)}, (), ())
+            for j, b in enumerate(born)
+            if b <= t
+        ]
+        out.append(Step(StepReport(t, tuple(own)), (), 0, "2026-01-01T00:00:00+00:00", {"real": {}, "model": {}}, 0))
+    return out
+
+
+def averages(frame):
+    return frame[frame.task == "average"].set_index("step").value
+
+
+def test_with_one_task_a_step_they_are_those_of_the_accuracy_matrix():
+    walk = steps(SQUARE)
+    want = metrics.summary(np.array(SQUARE), reference=[0.0, 0.0, 0.0], better="down")
+    forgotten = history.forgetting(walk, "js")
+    assert averages(forgotten).tolist() == pytest.approx(want.forgetting[1:])
+    last = forgotten[(forgotten.step == 3) & (forgotten.task != "average")]
+    assert last.value.tolist() == pytest.approx(want.forgetting_per_task)
+    learnt = history.intransigence(walk, "js")
+    assert learnt.value[:3].tolist() == pytest.approx(want.intransigence)
+    reference = {"a": 0.1, "b": 0.1, "c": 0.2}
+    less = history.intransigence(walk, "js", reference)
+    wanted = [metrics.intransigence(np.array(SQUARE), list(reference.values()), k, better="down") for k in (1, 2, 3)]
+    assert less.value[:3].tolist() == pytest.approx(wanted)
+    assert less.value[3] == pytest.approx(np.mean(wanted))
+
+
+def test_more_steps_than_tasks_and_two_tasks_at_once():
+    walk = steps([[0.3, 0.2, NAN], [0.2, 0.4, NAN], [0.5, 0.3, 0.1], [0.1, 0.3, 0.2]], born=[1, 1, 3])
+    found = history.forgetting(walk, "js").pivot(index="step", columns="task", values="value")
+    assert found.a.tolist() == pytest.approx([-0.1, 0.3, -0.1])
+    assert found.b.tolist() == pytest.approx([0.2, 0.1, 0.1])
+    assert np.isnan(found.c[3])
+    assert found.c[4] == pytest.approx(0.1)
+    assert found.average.tolist() == pytest.approx([0.05, 0.2, 0.1 / 3])
+    assert history.intransigence(walk, "js").value.tolist() == pytest.approx([0.3, 0.2, 0.1, 0.2])
+
+
+def test_errors_are_those_of_both_ends():
+    row = history.forgetting(steps(SQUARE, error=0.03), "js").iloc[-1]
+    one = math.hypot(0.03, 0.03)
+    assert row.std_error == pytest.approx(math.sqrt(2 * one**2) / 2)
+    assert row.high - row.value == pytest.approx(1.959964 * row.std_error)
+    assert history.intransigence(steps(SQUARE, error=0.03), "js").std_error[0] == pytest.approx(0.03)
+
+
+def test_a_refused_step_is_not_the_best_one_and_a_refused_end_is_not_a_number():
+    found = history.forgetting(steps([[0.3], [NAN], [0.4]]), "js")
+    assert np.isnan(found[found.step == 2].value).all()
+    assert found[found.step == 3].value.tolist() == pytest.approx([0.1, 0.1])
+    assert np.isnan(history.forgetting(steps([[NAN], [0.2]]), "js").value).all()
+    both = history.forgetting(steps([[0.1, 0.1], [0.2, NAN]], born=[1, 1]), "js")
+    assert np.isnan(averages(both)).all()
+
+
+def test_the_matrix_has_a_row_for_each_step():
+    D = history.matrix(steps(SQUARE), "js")
+    pd.testing.assert_frame_equal(
+        D,
+        pd.DataFrame(SQUARE, index=pd.Index([1, 2, 3], name="step"), columns=pd.Index(list("abc"), name="task")),
+        check_column_type=False,
+    )
+
+
+def test_a_reference_must_be_whole():
+    with pytest.raises(InputError, match="none for 'b'"):
+        history.intransigence(steps(SQUARE), "js", {"a": 0.1})
+
+
+def test_a_step_comes_back_from_its_file_as_it_was():
+    report = steps(SQUARE)[2].report
+    ring = Ring(Alarm("js", above=0.1), "b", 3, 0.5, 0.48, "why")
+    step = Step(report, (ring,), 7, "2026-01-01T00:00:00+00:00", {"real": {7: 30}, "model": {"7": 40, 7: 50}}, 2)
+    assert Step.from_json(step.to_json()) == step

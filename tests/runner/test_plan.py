@@ -1,0 +1,142 @@
+"""Plans: which units there are, which are done, and what is refused."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pytest
+
+from vestige import runner
+from vestige.errors import InputError
+from vestige.experiments import EXPERIMENTS
+from vestige.runner.plan import _fit, parse
+
+
+@dataclass(frozen=True)
+class Config:
+    """One field of each kind."""
+
+    rate: float = 1.0
+    steps: int = 3
+    data: str = "digits"
+    hidden: tuple[int, ...] = (4,)
+    limit: int | None = None
+    told: bool = True
+    head: Literal["single", "multi"] = "single"
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    from vestige.experiments import Experiment, Verdict
+
+    class Toy(Experiment[Config]):
+        """A toy."""
+
+        name, item, rule = "toy", "nothing", "never"
+        presets: ClassVar = {"smoke": Config(), "laptop": Config(steps=9), "paper": Config(steps=99)}
+        seeds: ClassVar = {"smoke": 2, "laptop": 3, "paper": 4}
+        runs = 0
+
+        def run(self, config, seed, tell):
+            type(self).runs += 1
+            return self.record(config, seed)
+
+        def lines(self, records):
+            return []
+
+        def verdict(self, records):
+            return Verdict("not judged", "")
+
+    monkeypatch.setitem(EXPERIMENTS, "toy", Toy())
+    return EXPERIMENTS["toy"]
+
+
+def test_a_plan_has_every_seed_of_the_preset(toy, tmp_path):
+    assert [u.seed for u in runner.plan("toy", tmp_path)] == [0, 1, 2]
+    assert [u.seed for u in runner.plan("toy", tmp_path, preset="smoke", seeds=1)] == [0]
+    assert runner.plan("toy", tmp_path)[0].config.steps == 9
+
+
+def test_a_finished_unit_is_never_run_again_and_a_damaged_one_is(toy, tmp_path):
+    units = runner.plan("toy", tmp_path)
+    assert [f.fresh for f in runner.run(units)] == [True] * 3
+    assert [f.fresh for f in runner.run(units)] == [False] * 3
+    assert toy.runs == 3
+    units[1].path.write_text(units[1].path.read_text()[:40])
+    again = list(runner.run(units))
+    assert sorted(f.unit.seed for f in again if f.fresh) == [1]
+    assert toy.runs == 4
+    assert all(f.fresh is False for f in runner.run(units))
+
+
+def test_an_interrupted_run_keeps_what_was_finished(toy, tmp_path):
+    run = runner.run(runner.plan("toy", tmp_path))
+    next(run)
+    run.close()
+    assert len(list(tmp_path.rglob("*.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("0.5", 0.5),
+        ("true", True),
+        ("null", None),
+        ("a", "a"),
+        ("[1, 2]", [1, 2]),
+        ("1,2", [1, 2]),
+        ("a,b", ["a", "b"]),
+    ],
+)
+def test_values_from_the_shell(text, value):
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fitted"),
+    [
+        ("rate", 2, 2.0),
+        ("hidden", [3, 5], (3, 5)),
+        ("hidden", 3, (3,)),
+        ("limit", None, None),
+        ("limit", 4, 4),
+        ("head", "multi", "multi"),
+        ("told", False, False),
+    ],
+)
+def test_a_value_that_fits_is_taken(toy, field, value, fitted):
+    found = getattr(runner.configured(toy, "smoke", {field: value}), field)
+    assert found == fitted
+    assert type(found) is type(fitted)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rate", "fast"),
+        ("rate", True),
+        ("steps", 1.5),
+        ("hidden", ["a"]),
+        ("limit", "x"),
+        ("head", "both"),
+        ("told", 1),
+        ("data", 3),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused(toy, field, value):
+    with pytest.raises(InputError, match=f"toy --set {field} must be"):
+        runner.configured(toy, "smoke", {field: value})
+
+
+def test_unknown_names_are_refused_with_the_nearest(toy, tmp_path):
+    with pytest.raises(InputError, match="toy"):
+        runner.plan("tay", tmp_path)
+    with pytest.raises(InputError, match="steps"):
+        runner.plan("toy", tmp_path, overrides={"stepz": 3})
+    with pytest.raises(InputError, match="preset"):
+        runner.plan("toy", tmp_path, preset="huge")
+
+
+def test_fit_names_what_it_wants():
+    with pytest.raises(InputError, match="must be int"):
+        _fit("x", int, "field")
