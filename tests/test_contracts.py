@@ -37,7 +37,11 @@ class Row:
 THREE_A_CLASS = {"hidden": (16,), "memory_per_class": 3}
 TEN_IN_ALL = {"hidden": (16,), "memory_per_class": None, "memory_total": 10}
 
+VARIATIONAL = {"hidden": (16,), "train_samples": 2, "test_samples": 3, "fit_steps": 3}
+FOUR_A_TASK = VARIATIONAL | {"coreset": 4, "coreset_steps": 2}
+
 LEARNERS = {
+    "coreset_only": Row(FOUR_A_TASK, may_hold=12, any_net=False),
     "ewc": Row(pulls=True),
     "ewc_huszar": Row(pulls=True),
     "ewc_huszar_s": Row(THREE_A_CLASS, may_hold=18, pulls=True, without="vanilla_s"),
@@ -56,6 +60,8 @@ LEARNERS = {
     ),
     "vanilla": Row(is_vanilla=True),
     "vanilla_s": Row(TEN_IN_ALL, may_hold=10),
+    "vcl": Row(VARIATIONAL, any_net=False),
+    "vcl_coreset": Row(FOUR_A_TASK | {"coreset_fit": "per_task"}, may_hold=12, any_net=False),
 }
 
 

@@ -66,6 +66,19 @@ def test_the_papers_method_is_eq_4_averaged_over_tasks():
     assert second.verdict
 
 
+def test_a_chain_of_the_papers_that_diverges_is_said_to_and_another_is_an_error(monkeypatch):
+    def broken(self, *args, **options):
+        raise InputError("The 'log_ratio_q' must be neither NaN nor inf.")
+
+    monkeypatch.setattr(Chain, "step", broken)
+    bed = gaussians(2, n_steps=1)
+    reading = cdre_drift.chained(bed, "every-step", 300, 0)(1)
+    assert math.isnan(reading.found["kl"][0])
+    assert reading.verdict.startswith("diverged: The 'log_ratio_q'")
+    with pytest.raises(InputError, match="neither NaN"):
+        cdre_drift.chained(bed, "anchored", 300, 0)(1)
+
+
 @pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
 def test_the_oracle_is_a_chain_that_has_just_met_the_data():
     bed = gaussians(2, n_steps=2)
@@ -113,6 +126,7 @@ REST = dict.fromkeys(("anchored", "keyframe", "oracle", "fitted"), (1.02, 0.97))
         ("partly", {0.0: (0.95, 0.95), 0.1: (1.0, 0.8), 1.0: (0.95, 0.7), 10.0: (1.05, 0.6)}),  # lambda_c hurts
         ("partly", {0.0: (0.95, 0.5), 0.1: (0.95, 0.5), 1.0: (0.95, 0.5), 10.0: (0.95, 0.6)}),  # far at the end
         ("not", {0.0: (0.8, 0.5), 0.1: (0.8, 0.5), 1.0: (0.8, 0.5), 10.0: (0.8, 0.95)}),
+        ("partly", {0.0: (0.95, math.nan), 0.1: (0.95, 0.5), 1.0: (math.nan,) * 2, 10.0: (math.nan,) * 2}),  # diverged
     ],
 )
 def test_fig2_is_judged_by_its_rule(word, arms):

@@ -23,6 +23,7 @@ from vestige.chains import Chain
 from vestige.checks import ArrayLike
 from vestige.data import Drift, DriftingGaussians
 from vestige.divergences import Gaussian, gaussian_divergence
+from vestige.errors import InputError
 from vestige.experiments.experiment import Line, Tell, line
 from vestige.record import Record
 
@@ -43,10 +44,18 @@ Follower = Callable[[int], Reading]
 
 
 def chained(bed: Bed, strategy: str, n: int, seed: int, **options: Any) -> Follower:  # noqa: ANN401 - the chain's own
-    """A chain of its own; to be called with every t in turn."""
+    """A chain of its own; to be called with every t in turn. Where the paper's chain diverges, NaN and a word."""
     chain = Chain(strategy, names=NAMES, **options)
 
     def follow(t: int) -> Reading:
+        try:
+            return one_step(t)
+        except InputError as error:  # samples of a bed are sound: it is the network that is not finite any more
+            if strategy != "every-step":
+                raise
+            return Reading(dict.fromkeys(NAMES, (math.nan,) * 3), f"diverged: {error}")
+
+    def one_step(t: int) -> Reading:
         new = [i for i in bed.tasks(t) if i not in chain.tasks]
         model: dict[str | int, ArrayLike] = {i: bed.model(t, i, n, seed) for i in bed.tasks(t)}
         chain.step(real={i: bed.real(i, n, seed) for i in new}, model=model, seed=seed)

@@ -14,6 +14,7 @@ its values are shown here as the paper shows them, and the chain's verdict on ea
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -106,7 +107,7 @@ class CDREFig2(Experiment[Config]):
         if not paper:
             return Verdict("not judged", "the paper's method is not among the runs.")
         middle, last = judged(paper[0][0])
-        best = min(paper, key=lambda g: abs(error(g, last)))
+        best = min(paper, key=lambda g: (math.isnan(error(g, last)), abs(error(g, last))))
         at_middle, at_last = error(best, middle), error(best, last)
         ends = [min(paper, key=_lambda), max(paper, key=_lambda)]
         falls = len(paper) > 1 and abs(error(ends[1], last)) < abs(error(ends[0], last))

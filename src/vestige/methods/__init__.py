@@ -17,8 +17,11 @@ from vestige.methods.presets import PRESETS, preset_fields
 from vestige.methods.rehearsed import EWCPPS, EWCS, PIS, EWCHuszarS, RWalkS, VanillaS
 from vestige.methods.rwalk import RWalk
 from vestige.methods.vanilla import Vanilla
+from vestige.methods.vcl import VCL
+from vestige.methods.vcl_coreset import CoresetOnly, VCLCoreset
 
 METHODS: dict[str, type[Learner]] = {
+    "coreset_only": CoresetOnly,
     "ewc": EWC,
     "ewc_huszar": EWCHuszar,
     "ewc_huszar_s": EWCHuszarS,
@@ -35,6 +38,8 @@ METHODS: dict[str, type[Learner]] = {
     "rwalk_s": RWalkS,
     "vanilla": Vanilla,
     "vanilla_s": VanillaS,
+    "vcl": VCL,
+    "vcl_coreset": VCLCoreset,
 }
 
 
@@ -60,6 +65,8 @@ __all__ = [
     "PI",
     "PIS",
     "PRESETS",
+    "VCL",
+    "CoresetOnly",
     "EWCHuszar",
     "EWCHuszarS",
     "ICaRL",
@@ -72,6 +79,7 @@ __all__ = [
     "RWalkS",
     "Spec",
     "TrainConfig",
+    "VCLCoreset",
     "Vanilla",
     "VanillaS",
     "build",
