@@ -32,6 +32,7 @@ PUBLIC = {
     "nets",
     "protocol",
     "ratios",
+    "report",
     "rng",
     "run",
     "runner",

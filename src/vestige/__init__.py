@@ -35,6 +35,7 @@ ROOMS = (
     "nets",
     "protocol",
     "ratios",
+    "report",
     "rng",
     "runner",
     "store",

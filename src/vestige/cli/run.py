@@ -116,14 +116,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 def table(experiment: Experiment[Any], records: Sequence[Record], preset: str) -> output.Table:
     """Measured beside published, with what the preset leaves out underneath."""
-    lines = experiment.lines(records)
-    given = {"truth": any(x.truth is not None for x in lines), "paper": any(x.paper is not None for x in lines)}
-    optional = [name for name, there in given.items() if there]
-    rows = [(x.label, x.quantity, *(getattr(x, name) for name in optional), x.ours, x.se, x.n) for x in lines]
+    from vestige.report import lines_table
+
     cut = experiment.cut.get(preset, "")
     note = f"Against the published setting, '{preset}' leaves out: {cut}" if cut else ""
-    columns = ("", "quantity", *optional, "ours", "se", "seeds")
-    return output.Table(f"{experiment.name}: {experiment.item}, preset {preset}", columns, rows, note)
+    return lines_table(experiment, records, title=f"{experiment.name}: {experiment.item}, preset {preset}", note=note)
 
 
 def _document(
