@@ -210,6 +210,32 @@ class TestStreamsWithKnownFaults:
         assert "an oracle" in found["no_retraining"].evidence
 
 
+def test_evidence_and_verdict_agree_where_the_protocol_picks_the_head(digits):
+    stream = split(digits, 2, head="multi")
+    found = audit(stream, build("vanilla", stream, **SMALL))["no_task_labels"]
+    assert found.verdict == "fails"
+    assert "0 of" not in found.evidence
+
+
+def test_growth_is_known_where_no_borders_are_told(digits):
+    stream = data.blurred(digits)
+    assert audit(stream, build("vanilla", stream, **SMALL))["memory"].verdict == "holds"
+
+
+def test_a_record_gives_time_and_the_learner_is_left_alone():
+    from vestige import protocol
+
+    stream = split(blobs(), 2)
+    learner = build("vanilla", stream, hidden=(8,))
+    record = protocol.run(stream, build("vanilla", stream, hidden=(8,)), epochs=2)
+    before = learner.state_dict()
+    found = audit(stream, learner, record)
+    assert all(torch.equal(before[k], v) for k, v in learner.state_dict().items())
+    assert found["time"].numbers["last"] == record.seconds["train_cpu"][-1]
+    with pytest.raises(InputError, match="same stream"):
+        audit(split(blobs(), 3), learner, record)
+
+
 def test_the_witness_changes_nothing():
     from vestige import protocol
 

@@ -6,6 +6,7 @@ Before each task but the first it lets the learner look at the task's inputs (se
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 from torch import Tensor
@@ -14,6 +15,7 @@ from vestige import protocol
 from vestige.audit.answer import Audit
 from vestige.audit.facts import Facts, audit_of
 from vestige.audit.resemblance import Resemblance, resemblance, summarised
+from vestige.checks import refuse
 from vestige.data.stream import Stream
 from vestige.data.task import Task, TaskInfo
 from vestige.methods.base import Info, Learner
@@ -86,7 +88,10 @@ class Witness(Learner):
         own = [name for name in record.bytes if name != "peak"]
         samples, size = self.kept[-1] if self.kept else (0, 0)
         per_task = described.get("coreset_fit") == "per_task"
-        where = {"labels_at_test": f"in {self.told} of {self.predictions} calls of predict"}
+        if declared.task_labels_at_test and not self.told:
+            where = {"labels_at_test": "by the protocol, which lets the task's own outputs alone compete"}
+        else:
+            where = {"labels_at_test": f"in {self.told} of {self.predictions} calls of predict"}
         if self.learner.oracle:
             where["retrains"] = "on all data so far: an oracle"
         elif per_task:
@@ -105,7 +110,8 @@ class Witness(Learner):
             continuous=declared.continuous,
             overlapping=declared.overlapping,
             seconds=record.seconds.get("train_cpu"),
-            held_bytes=[float(sum(record.bytes[name][k] for name in own)) for k in range(len(self.kept))] or None,
+            held_bytes=[float(sum(record.bytes[name][k] for name in own)) for k in range(len(record.task_names))]
+            or None,
             where=where,
         )
 
@@ -126,8 +132,17 @@ def audited_run(
 
 
 def audit(stream: Stream, learner: Learner, record: Record | None = None, *, seed: int = 0, epochs: int = 1) -> Audit:
-    """The audit of `learner` on `stream`; without a Record that carries one it is trained, and watched, here."""
-    if record is None or record.audit is None:
-        record = audited_run(stream, learner, seed=seed, epochs=epochs)
-    assert record.audit is not None
-    return Audit.from_json(record.audit)
+    """The audit of `learner` on `stream`.
+
+    A Record of this stream that carries an audit is taken at its word. Otherwise a copy of the learner is trained here,
+    and watched; with a Record that carries none, time and memory are the Record's.
+    """
+    if record is not None:
+        ran = record.config.get("stream", record.details.get("run", {}).get("stream"))
+        if ran != stream.config:
+            refuse("record", "audit", f"of the same stream, {stream.name}", f"one of {ran}")
+        if record.audit is not None:
+            return Audit.from_json(record.audit)
+    witness = Witness(copy.deepcopy(learner), stream, seed=seed)
+    watched = protocol.run(stream, witness, seed=seed, epochs=epochs)
+    return audit_of(witness.facts(record or watched))

@@ -51,7 +51,9 @@ class Uncertainty:
         off = float((log_p.logsumexp(-1)).abs().max())
         if not off < 1e-3:
             checks.refuse("log_p", "Uncertainty", "normalised over its last axis", f"sums off by {off:.3g} in log")
-        return self._add(log_p.exp().sum(0).double(), entropy(log_p).sum(0).double(), len(log_p))
+        return self._add(
+            log_p.exp().sum(0, dtype=torch.float64), entropy(log_p).sum(0, dtype=torch.float64), len(log_p)
+        )
 
     def merge(self, other: Uncertainty) -> Self:
         """Samples of the same inputs that another accumulator saw."""
