@@ -12,8 +12,9 @@ from typing import Any
 
 from vestige.drawing import Table
 from vestige.errors import InputError
-from vestige.experiments import EXPERIMENTS, Experiment
+from vestige.experiments import EXPERIMENTS, PRESETS, Experiment
 from vestige.record import Record
+from vestige.runner import home
 
 HEAD = """# Reproductions
 
@@ -31,9 +32,15 @@ def lines_table(experiment: Experiment[Any], records: Sequence[Record], *, title
     return Table(title, ("", "quantity", *optional, "ours", "se", "seeds"), rows, note)
 
 
-def records_in(folder: Path) -> list[Record]:
-    """Every Record in `folder`, by seed and then by name of its file."""
-    found = [Record.load(path) for path in sorted(folder.glob("*.json"))]
+def records_of(name: str, folder: Path) -> list[Record]:
+    """The Records of an experiment, by seed; a figure that shows the runs of a table takes those that it asks for."""
+    experiment = EXPERIMENTS[name]
+    homes = {home(experiment, arm, folder) for arm in experiment.arms(experiment.presets["laptop"])}
+    found = [Record.load(path) for place in sorted(homes) for path in sorted(place.glob("*.json"))]
+    if homes != {folder / name}:
+        asked = [experiment.config(arm) for preset in PRESETS for arm in experiment.arms(experiment.presets[preset])]
+        most = experiment.seeds["laptop"]
+        found = [record for record in found if record.config in asked and record.seed < most]
     return sorted(found, key=lambda record: record.seed)
 
 
@@ -59,7 +66,7 @@ def section(name: str, records: Sequence[Record]) -> str:
 def reproductions(folder: str | Path) -> str:
     """The whole document, in the order in which experiments are listed."""
     folder = Path(folder)
-    found = {name: records_in(folder / name) for name in EXPERIMENTS if (folder / name).is_dir()}
+    found = {name: records_of(name, folder) for name in EXPERIMENTS}
     sections = [section(name, records) for name, records in found.items() if records]
     if not sections:
         raise InputError(f"The folder '{folder}' must hold Records of experiments. Got none instead.")

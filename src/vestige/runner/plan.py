@@ -1,7 +1,8 @@
 """What there is to run: the units of an experiment, and which of them are finished already.
 
-A unit is (configuration, seed); its Record lies at `OUT/NAME/ID.json`, where the id is known before it runs. A Record
-that is there and whole is never run again.
+A unit is (configuration, seed); its Record lies at `OUT/NAME/ID.json`, where the id is known before it runs and the
+name is that of the experiment it was made for: a figure that shows the runs of a table finds them there. A Record that
+is there and whole is never run again.
 """
 
 from __future__ import annotations
@@ -49,15 +50,19 @@ def plan(
     experiment = EXPERIMENTS[checks.one_of(name, EXPERIMENTS, "name", "vestige run")]
     config = configured(experiment, preset, overrides or {})
     count = experiment.seeds[preset] if seeds is None else checks.whole(seeds, "seeds", "vestige run", low=1)
-    folder = Path(out) / name
     arms = experiment.arms(config)
     changed = "".join(f" --set {key}={json.dumps(value)}" for key, value in (overrides or {}).items())
     command = f"run {name} --preset {preset} --seeds {count}{changed}"
     return [
-        Unit(name, arm, seed, folder / f"{experiment.unit_id(arm, seed)}.json", command)
+        Unit(name, arm, seed, home(experiment, arm, out) / f"{experiment.unit_id(arm, seed)}.json", command)
         for seed in range(count)
         for arm in arms
     ]
+
+
+def home(experiment: Experiment[Any], config: Any, out: str | Path) -> Path:  # noqa: ANN401
+    """The folder of a unit's Record: that of the experiment which its configuration names."""
+    return Path(out) / experiment.config(config)["experiment"]
 
 
 def configured(experiment: Experiment[Any], preset: str, overrides: Mapping[str, Any]) -> Any:  # noqa: ANN401
