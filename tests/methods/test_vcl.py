@@ -6,7 +6,7 @@ from torch.distributions import Normal, kl_divergence
 
 from toys import blobs
 from vestige import protocol, rng
-from vestige.data.split import split
+from vestige.data.split import permuted, split
 from vestige.errors import InputError
 from vestige.methods.base import Spec
 from vestige.methods.vcl import VCL, VCLConfig
@@ -131,3 +131,12 @@ def test_a_learner_saved_between_tasks_predicts_as_before():
     copy.load_state_dict(learner.state_dict())
     x = torch.rand(4, 6, 6)
     assert torch.equal(learner.predict(x), copy.predict(x))
+
+
+def test_a_class_that_comes_back_does_not_fill_a_budget():
+    stream = permuted(blobs(), 4)
+    learner = VCLCoreset(
+        Spec(stream.input_shape, stream.n_outputs), CoresetConfig(**SMALL, coreset=30, coreset_steps=1)
+    )
+    protocol.run(stream, learner)
+    assert len(learner.memory) == 120

@@ -297,3 +297,20 @@ def test_a_folder_that_cannot_be_written_can_be_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr("shutil.rmtree", locked_up)
     assert Monitor.open(tmp_path).steps == 1
+
+
+def test_a_task_named_by_the_shell_is_found_under_its_number(tmp_path):
+    monitor = Monitor.create(tmp_path / "m", chain=CHAIN, alarms=[Alarm("js", above=-1.0, by="value", task="1")])
+    step = monitor.step({1: normal(40, 0)}, {1: normal(40, 1)})
+    assert [ring.task for ring in step.alarms] == [1]
+
+
+def test_rows_of_whole_numbers_are_no_copies_and_bytes_are_those_of_floats():
+    from vestige.monitor.intake import copies
+
+    def bits(seed):
+        return torch.randint(0, 2, (2000, 64), generator=torch.Generator().manual_seed(seed)).float()
+
+    assert copies({"a": bits(0)}, {"a": bits(1)}) == 0
+    images = torch.randint(0, 256, (50, 30), generator=torch.Generator().manual_seed(2)).to(torch.uint8)
+    assert copies({"a": images}, {"a": (images.float() / 255)[:20]}) == 20

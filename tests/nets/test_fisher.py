@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from vestige import rng
 from vestige.errors import InputError
-from vestige.nets import MLP, ResNet18, Table4, fisher
+from vestige.nets import MLP, ResNet18, Table4, build_net, fisher
 from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
 
 
@@ -171,3 +171,11 @@ def test_only_outputs_that_were_asked_for_compete():
 def test_a_layer_without_a_closed_form_is_refused():
     with pytest.raises(InputError, match="Got a LayerNorm instead"):
         fisher_empirical(nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)), torch.rand(2, 3), torch.tensor([0, 1]))
+
+
+def test_a_look_at_the_network_moves_no_running_statistics():
+    net = build_net("resnet18_reduced", (1, 8, 8), 3)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    fisher_batch(net, torch.rand(4, 1, 8, 8), torch.tensor([0, 1, 2, 0]))
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+    assert net.training

@@ -44,7 +44,7 @@ class Witness(Learner):
 
     def begin_task(self, task: Task) -> None:
         """Look at the task through the model of the tasks before it."""
-        if self.begun and len(task.y):
+        if self.begun and len(task.y) and self.learner.probabilities:
             old = {o for k in range(self.begun) for o in self.stream.info(k).outputs}
             looked = resemblance(
                 self.learner.predict,

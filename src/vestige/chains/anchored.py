@@ -61,7 +61,9 @@ class Anchored(Strategy[dict[int, TaskState]]):
             checks.whole(getattr(self, name), name, "Chain", low=2 if name == "folds" else 1)
         checks.whole(self.relu, "relu", "Chain", low=0)
         for name in ("clip", "rows_a_product", "balance_ridge"):
-            checks.number(getattr(self, name), name, "Chain", low=0, open_low=True)
+            checks.number(getattr(self, name), name, "Chain", low=0, open_low=True, open_high=True)
+        if not self.decays:
+            checks.refuse("decays", "Chain", "at least one", "none")
 
     def stack(self) -> Stack:
         """An unfitted ratio; the chain gives its own verdict on the gap."""
@@ -100,6 +102,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
         stand_in = self.reweighted(p, None, q, ratio.held_out_q_, inherited=1 / len(p), gap=ratio.gap_, seed=seed)
         # the data itself is averaged over; what the stand-in is worth is said already, for the steps to come
         found = Found(ratio.held_out_q_, ratio.held_out_p_, None, 0.0, 1, ratio.gap_, len(q), stand_in.ess)
+        del ratio.held_out_p_  # a number for each real row; a stack that was loaded has none either
         return TaskState(stand_in, (), ratio), found
 
     def advance(self, state: TaskState, q: Tensor, seed: int) -> tuple[TaskState, Found]:

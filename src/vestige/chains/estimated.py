@@ -33,7 +33,7 @@ class Estimated(Anchored):
         checks.one_of(self.estimator, ESTIMATORS, "estimator", f"Chain('{self.name}')")
         if not self.moments and self.estimator != "stack":
             checks.refuse("estimator", f"Chain('{self.name}')", "'stack' where moments=False", repr(self.estimator))
-        checks.number(self.bridge_above, "bridge_above", "Chain", low=0, open_low=True)
+        checks.number(self.bridge_above, "bridge_above", "Chain", low=0, open_low=True, open_high=True)
         checks.whole(self.waymarks, "waymarks", "Chain", low=1)
 
     def stack(self) -> StepRatio:

@@ -150,7 +150,7 @@ class _Side:
 
     def __init__(self, rows: Rows, schedule: Schedule, seeds: Sequence[int], name: str, task: int) -> None:
         n = rows.x.shape[1]
-        kept = round(schedule.held_out * n)
+        kept = max(1, round(schedule.held_out * n)) if schedule.held_out else 0
         order = torch.stack([torch.randperm(n, generator=rng.fork(s, "held out", name, task)) for s in seeds])
         self.train, self.held_out = order[:, kept:], rows.at(order[:, :kept])
         if schedule.resample:

@@ -135,7 +135,9 @@ def mean(group: Sequence[Record], name: str, t: int) -> float:
 
 
 def error(group: Sequence[Record], t: int) -> float:
-    """The mean's distance from the true kl, as a share of it."""
+    """The mean's distance from the true kl, as a share of it; NaN where a seed has no value."""
+    if any(math.isnan(float(r.values["kl"][t - 1])) for r in group):
+        return math.nan
     return mean(group, "kl", t) / mean(group, "kl_true", t) - 1
 
 

@@ -21,7 +21,10 @@ class Choice(NamedTuple):
 
 
 def filled(config: Setting, row: str, choice: Choice) -> Setting:
-    """The unit of a row: as chosen where `config` leaves lambda and epochs open."""
+    """The unit of a row: as chosen where `config` leaves lambda and epochs open.
+
+    A row whose choice is to train on all rows does so whatever `per_class` says.
+    """
     return replace(
         config,
         row=row,

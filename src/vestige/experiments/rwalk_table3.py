@@ -134,7 +134,7 @@ class Table3(Incremental):
             for row in LAMBDAS
         }
         x = list(range(len(LAMBDAS["EWC-S"])))
-        label = "decades above the smallest lambda (EWC 75, PI and RWalk 0.1)"
+        label = "decades above the smallest lambda of each method"
         return {"lambda": curves(series, x, title=self.item, x_label=label, y_label="A (%)")}
 
 

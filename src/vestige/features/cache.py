@@ -15,6 +15,7 @@ samples.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import warnings
@@ -42,8 +43,12 @@ def default_folder() -> Path:
 
 
 def clear(folder: str | Path | None = None) -> None:
-    """Remove every entry."""
-    shutil.rmtree(Path(folder) if folder is not None else default_folder(), ignore_errors=True)
+    """Remove every entry; whatever else is in the folder stays."""
+    place = Path(folder) if folder is not None else default_folder()
+    for entry in place.glob("[0-9a-f][0-9a-f]"):
+        shutil.rmtree(entry, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        place.rmdir()  # if nothing else is in it
 
 
 def key_of(feature_map: FeatureMap, rows: Shaped[Tensor, "n d"]) -> str:

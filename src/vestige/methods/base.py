@@ -97,6 +97,8 @@ class Learner(ABC):
     oracle: ClassVar[bool] = False
     # Whether `predict` makes use of the task where the stream gives it at test time.
     uses_task: ClassVar[bool] = False
+    # Whether the softmax of `predict`'s scores is how sure the learner is, rather than a mere order.
+    probabilities: ClassVar[bool] = True
     # Rows of the task under way that `begin_task` keeps out of training, such as a coreset; None: all are trained on.
     held_back: Int64[Tensor, " m"] | None = None
 

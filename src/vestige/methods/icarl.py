@@ -69,6 +69,7 @@ def class_means(features: Float[Tensor, "n f"], y: Int64[Tensor, " n"], k: int) 
 class ICaRLHB1(Rehearsal):
     """iCaRL's training under the network's own classifier."""
 
+    probabilities = False  # a sigmoid for each output here, distances in iCaRL
     config: ICaRLConfig
 
     def __init__(self, spec: Spec, config: ICaRLConfig | None = None, *, seed: int = 0) -> None:

@@ -101,7 +101,8 @@ class VCL(Learner):
             self.net.start_at(*found, rows=self.outputs.index)
         self.seen = tuple(sorted({*self.seen, *task.info.outputs}))
         self.n = max(task.info.n - kept_out, 1)
-        self.optimizer = self.fresh_optimizer()
+        if self.optimizer is None or self.config.reset_optimizer:
+            self.optimizer = self.fresh_optimizer()
 
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step down the expected loss and the KL."""

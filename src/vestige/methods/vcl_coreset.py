@@ -59,7 +59,7 @@ class VCLCoreset(VCL):
         whole(c.coreset_steps, "coreset_steps", owner, low=0)
         one_of(c.coreset_sampler, CORESETS, "coreset_sampler", owner)
         one_of(c.coreset_fit, FITS, "coreset_fit", owner)
-        self.memory: Memory = Memory(None, per_class=c.coreset)
+        self.memory: Memory = Memory(None)  # `coreset` samples of each task: it grows with their number
         self.rivals: dict[int, tuple[int, ...]] = {}  # by task: the outputs that its samples compete among
         self.tested: dict[int, BayesMLP] = {}  # by task; -1: whichever task; empty while a task is under way
 

@@ -105,8 +105,11 @@ def ringing(alarms: Iterable[Alarm], reports: Sequence[StepReport]) -> tuple[Rin
 
 def _rings(alarm: Alarm, reports: Sequence[StepReport]) -> Iterator[Ring]:
     now = reports[-1]
+    known = {own.task for own in now.tasks}
     for own in now.tasks:
-        if alarm.task is not None and alarm.task != own.task:
+        # A shell has no numbers: a task that is not known as it was named may be known as a number, or as a word.
+        named = alarm.task == own.task or (alarm.task not in known and str(alarm.task) == str(own.task))
+        if alarm.task is not None and not named:
             continue
         e = own.estimates[alarm.divergence]
         if alarm.rise is None:

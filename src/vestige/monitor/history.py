@@ -47,7 +47,7 @@ class Step:
     seed: int
     when: str  # UTC, ISO 8601
     rows: Mapping[str, Mapping[Task, int]]  # of "real" and "model", by task
-    copies: int  # model samples that are equal to a real one, to the last bit
+    copies: int  # model samples that are equal to a real one in single precision
 
     @property
     def number(self) -> int:

@@ -1,6 +1,6 @@
 """What is handed to a monitor: arrays, tables, or files of either, as arrays for the feature map.
 
-Nothing here keeps a row. `copies` counts model samples that equal a real one to the last bit: generated samples are
+Nothing here keeps a row. `copies` counts model samples that equal a real one in single precision: generated samples are
 kept, so a generator that hands out its training data would have it kept through the back door.
 """
 
@@ -100,7 +100,13 @@ def copies(real: Mapping[Task, Tensor], model: Mapping[Task, Tensor]) -> int:
 
 
 def _hashed(x: Tensor) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """One number a row: exact arithmetic modulo 2^64 on the bits, so that equal rows are equal wherever they stand."""
-    rows = x.to(torch.float64).numpy() + 0.0  # -0.0 becomes 0.0
+    """One number a row, of its values in single precision: equal rows are equal wherever they stand.
+
+    The bits of each value are mixed first (splitmix64): those of whole numbers end in zeros, which no factor removes.
+    """
+    rows = numbers(x, torch.float32).double().numpy() + 0.0  # bytes as v / 255; -0.0 becomes 0.0
+    bits = np.ascontiguousarray(rows).view(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
     factors = rng.fork_numpy(0, "copies").integers(1, 2**64, rows.shape[1], dtype=np.uint64) | np.uint64(1)
-    return (np.ascontiguousarray(rows).view(np.uint64) * factors).sum(1, dtype=np.uint64)
+    return ((bits ^ (bits >> np.uint64(31))) * factors).sum(1, dtype=np.uint64)

@@ -11,6 +11,7 @@ SAMPLES = "generated samples, and centres of them"
 A_SAMPLE = "a number for each generated sample"
 MOMENTS = "mean and deviation of real and generated samples together"
 MODEL_MOMENTS = "mean and deviation of generated samples"
+GROUPS = "means, variances and shares of groups of at least 50 samples, of real ones when a task is learnt"
 WEIGHTS = "what was fitted: weights of the ratio"
 FIGURE = "a single figure of the fit"
 FEATURES = "the feature map"
@@ -35,4 +36,4 @@ def _what(name: str, shape: tuple[int, ...], keep_moments: bool) -> str:
         return SAMPLES
     if last in ("shift", "scale"):
         return MOMENTS if keep_moments else MODEL_MOMENTS
-    return WEIGHTS
+    return GROUPS if ".mixture." in name else WEIGHTS

@@ -82,7 +82,12 @@ def fisher_batch(
 ) -> Diagonal:
     """The square of the batch's mean gradient."""
     names, parameters = zip(*_trained(net), strict=True)
-    gradients = torch.autograd.grad(loss(net(x), y) / len(x), parameters, allow_unused=True)
+    training = net.training
+    net.eval()  # a look at the network must not move its running statistics
+    try:
+        gradients = torch.autograd.grad(loss(net(x), y) / len(x), parameters, allow_unused=True)
+    finally:
+        net.train(training)
     pairs = zip(names, parameters, gradients, strict=True)
     return {n: torch.zeros_like(p) if g is None else g.square() for n, p, g in pairs}
 

@@ -1,9 +1,9 @@
-"""What the stack's four models see of a sample: standardised coordinates, their products, and the nearest centre.
+"""What the stack's classifiers see of a sample: standardised coordinates, their products, and the nearest centre.
 
 Coordinates are standardised by the even mixture of p and q and clamped: where q is narrower than p, q's own scale
-would put a good part of p beyond the clip (4 % of each coordinate of N(0, 1) seen from N(0.5, 0.5^2)). The mixture's
-mean and deviation are all that is kept of p, and by="model" standardises by q alone for those who may not keep even
-that. Centres are k-means centres of q alone, so no row of p can be among them.
+would put a good part of p beyond the clip (4 % of each coordinate of N(0, 1) seen from N(0.5, 0.5^2)). Of p this
+keeps the mixture's mean and deviation (`stack_mixture` keeps more), and by="model" standardises by q alone for those
+who may not keep even that. Centres are k-means centres of q alone, so no row of p can be among them.
 """
 
 from __future__ import annotations
