@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from scipy.stats import linregress
 
 from toys import blobs
 from vestige import data, rng
@@ -127,6 +128,7 @@ def test_growth_is_the_least_squares_line():
     y = [3.0, 5.0, 4.0, 8.0]
     slope = float(torch.linalg.lstsq(torch.tensor([[1.0, i] for i in range(4)]), torch.tensor(y)[:, None]).solution[1])
     assert growth(y)["slope"] == pytest.approx(slope / 5)
+    assert growth(y)["se"] == pytest.approx(linregress(range(4), y).stderr / 5)
     noisy = growth([1.0, 1.5, 0.9, 1.4, 1.1])
     assert not grows(noisy)
     assert math.isnan(growth([1.0, 2.0])["slope"])

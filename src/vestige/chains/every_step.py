@@ -18,13 +18,8 @@ larger rate and no early stopping, a hundredth of the cost and no worse. `preset
 A.2 for synthetic data, "paper-images" those for images; lambda_c of the former is to be chosen, as in Fig. 2. A.2 does
 not say how many synthetic rows validate (a fifth, here) nor for how long their loss may rise (`patience` epochs); of
 images as many validate as train. lambda_c is multiplied by the number of tasks (A.2) and is 0 by default: larger values
-have not lowered the bias here. Fig. 2a at t = 10 (kl 2.614), n = 5000, means of two data sets:
-    lambda_c    0     0.1    1     10
-    eq4        1.46  1.35  1.30  1.25
-    running    2.48  2.34  2.10  1.86
-    anchored   2.68  2.61  2.40  2.09
-preset="paper" (lambda_c 0, n = 10000, one data set): eq4 1.21, running 1.80, anchored 2.27; 127 CPU s.
-At t = 5 (kl 0.314) 0.183, 0.254 and 0.270.
+have not lowered the bias here: `vestige run cdre-fig2a` gives Eq. 4 at t = 10 (kl 2.614) as 1.56, 1.43, 1.40 and 1.31
+for lambda_c 0, 0.1, 1 and 10. preset="paper" gave 1.21 there, on one data set, measured once by hand (127 CPU s).
 """
 
 from __future__ import annotations

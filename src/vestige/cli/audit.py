@@ -55,6 +55,8 @@ def read(path: Path) -> Answers:
     from vestige.audit import described, from_record
     from vestige.record import Record
 
+    if not path.is_file():
+        raise InputError(f"The 'file' of vestige audit must be there. Got {path} instead.")
     if path.suffix == ".toml":
         return described(path)
     if path.suffix == ".json":

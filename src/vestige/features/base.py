@@ -168,7 +168,7 @@ class FeatureMap(ABC):
 
     def _update(self, rows: Rows, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
         """The same for a new step; only maps that are not consistent have one."""
-        raise NotImplementedError  # a consistent map is never asked
+        raise AssertionError(f"{self.name} does not change: its update is never asked for")
 
     @abstractmethod
     def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:

@@ -181,12 +181,8 @@ class Learner(ABC):
 
     def describe(self) -> dict[str, Any]:
         """The configuration as plain JSON, for the Record."""
-        return {
-            "method": type(self).__name__,
-            "module": type(self).__module__,
-            **asdict(self.config),
-            "seed": self.seed,
-        }
+        own = {"method": type(self).__name__, "module": type(self).__module__}
+        return own | asdict(self.config) | {"seed": self.seed}
 
     def method_state(self) -> dict[str, Tensor]:
         """What the method itself must remember (importances, anchors, generator states); none by default."""

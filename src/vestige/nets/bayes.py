@@ -14,6 +14,7 @@ KL of posterior from prior is the closed form. Names: `weight` and `bias` are me
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -38,7 +39,7 @@ def gaussian_kl(
     return 0.5 * (gap + (-gap).exp() + (mean - prior_mean).square() * (-prior_log_var).exp() - 1).sum()
 
 
-class MeanField(nn.Module):
+class MeanField(nn.Module, ABC):
     """What both kinds of layer share: means, log-variances and a prior. A child says how inputs meet them."""
 
     weight: Tensor
@@ -57,9 +58,9 @@ class MeanField(nn.Module):
             self.register_buffer(f"prior_{name}_log_var", torch.full_like(mean, 2 * math.log(prior_std)))
         self.first_log_var, self.prior_std = log_var, prior_std
 
+    @abstractmethod
     def along(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """The linear map of this layer."""
-        raise NotImplementedError
 
     def forward(self, x: Float[Tensor, "..."], samples: int, generator: Generator) -> Float[Tensor, "..."]:
         """`samples` draws of the outputs: of one input for all of them, or, where x has that axis, of one each."""
