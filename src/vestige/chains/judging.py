@@ -1,10 +1,10 @@
 """From log-ratios to a report: the value of each divergence, its error, and what there is to doubt.
 
 Two-sided forms on held-out log-ratios where there is a stand-in for p, Eq. 4 of CDRE where there is none. The standard
-error is the influence form of `divergences.estimate` for ratios that were learnt, plus the error of the stand-in's
-weights: Var_w(f'(r)) / n_real for the data they came from, and as much again, by its effective size, for each stand-in
-before. The weights are balanced to the data, so the two parts overlap and the interval is a little too wide rather than
-too narrow.
+error is the influence form of `divergences.estimate` for ratios that were learnt; `one_step` may move the value, and
+adds what it shows of the ratio's own error; and last comes the error of the stand-in's weights: Var_w(f'(r)) / n_real
+for the data they came from, and as much again, by its effective size, for each stand-in before. The weights are
+balanced to the data, so the parts overlap and the interval is a little too wide rather than too narrow.
 
 Of the other views one is a reason for doubt: where the value is Eq. 4, the same ratio averaged over the samples that
 stand for the data. In the paper's chain on its Fig. 2a with lambda_c = 10 and n = 5000, Eq. 4 says 1.25 at t = 10 with
@@ -18,13 +18,13 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from scipy.special import ndtri
-
 from vestige import divergences
+from vestige.chains.one_step import corrected, with_error
 from vestige.chains.report import Limits, Task, TaskReport
 from vestige.chains.strategy import Found
 from vestige.chains.views import of_points, views_of
 from vestige.divergences import Estimate
+from vestige.divergences.terms import Side
 from vestige.numerics import weighted_mean
 
 
@@ -34,12 +34,12 @@ def judge(found: Found, names: Iterable[str], *, level: float, limits: Limits) -
         return divergences.estimates(names, found.log_ratio_q, samples="q", form="eq4", max_k=math.inf, level=level)
     sides = found.log_ratio_q, found.log_ratio_p
     out = divergences.estimates(names, *sides, p_weights=found.p_weights, error="influence", level=level)
-    if found.p_weights is None:
-        return out
-    return {name: _widened(name, e, found, level, limits) for name, e in out.items()}
+    p, q = Side.of(found.log_ratio_p, found.p_weights), Side.of(found.log_ratio_q)
+    out = {name: corrected(e, p, q, tail=limits.one_step_tail) for name, e in out.items()}
+    return out if found.p_weights is None else {name: _widened(name, e, found, limits) for name, e in out.items()}
 
 
-def _widened(name: str, e: Estimate, found: Found, level: float, limits: Limits) -> Estimate:
+def _widened(name: str, e: Estimate, found: Found, limits: Limits) -> Estimate:
     """With the error of the stand-in's weights; refused where they are worth too little."""
     if e.refusal:
         return e
@@ -53,9 +53,7 @@ def _widened(name: str, e: Estimate, found: Found, level: float, limits: Limits)
     assert found.log_ratio_p is not None
     slope = divergences.get(name).slope(found.log_ratio_p)
     spread = weighted_mean((slope - weighted_mean(slope, found.p_weights)).square(), found.p_weights)
-    std_error = math.sqrt(e.std_error**2 + found.inherited * float(spread))
-    reach = float(ndtri((1 + level) / 2)) * std_error
-    return dataclasses.replace(e, std_error=std_error, low=e.value - reach, high=e.value + reach)
+    return with_error(e, e.value, math.sqrt(e.std_error**2 + found.inherited * float(spread)), form=e.form)
 
 
 def doubts_of(found: Found, kl: Estimate, limits: Limits) -> list[str]:

@@ -39,6 +39,7 @@ class Limits:
     ess: float = 0.3  # what the stand-in's samples should be worth, as a share
     refused_ess: float = 0.05  # and what they must
     tail: float = 0.7  # tail index of Eq. 4's terms
+    one_step_tail: float = 0.2  # of what the one-step form adds; from 1/4 on the noise of that is not known
     far: float = 10.0  # nats of kl beyond which p and q_t hardly overlap
     apart: float = 2.0  # standard errors of kl by which the anchored value may exceed it where Eq. 4 is all there is
 

@@ -44,7 +44,7 @@ class Estimate:
     ess: float  # effective number of terms on the weaker side that was used
     pareto_k: float | None  # tail index of the terms on the heavier side; None where there is no need or no tail
     samples: str  # "q", "p" or "both": what was averaged over
-    form: str  # "eq4", "light" or "two_sided"
+    form: str  # "eq4", "light" or "two_sided"; of a chain also "one_step"
     warnings: tuple[str, ...] = ()
     refusal: str | None = None
 
@@ -156,7 +156,7 @@ def _sides(
         if bad:  # a sample of p where p is zero, or of q where q is
             checks.refuse(label, owner, f"neither NaN nor {impossible}", f"{bad} such values among {len(x)}")
         w = checks.weights(weights, len(x), f"{name}_weights", owner)
-        sides[name] = Side(x, torch.full_like(x, 1 / len(x)) if w is None else w)
+        sides[name] = Side.of(x, w)
     if not sides:
         checks.refuse("log_ratio_q", owner, "given, or 'log_ratio_p', or both", "neither")
     return sides

@@ -28,6 +28,11 @@ class Side:
     log_ratio: Float[Tensor, " n"]
     weights: Float[Tensor, " n"]
 
+    @classmethod
+    def of(cls, log_ratio: Float[Tensor, " n"], weights: Float[Tensor, " n"] | None = None) -> Side:
+        """Equal weights where none are given."""
+        return cls(log_ratio, torch.full_like(log_ratio, 1 / len(log_ratio)) if weights is None else weights)
+
     def variance_of_mean(self, x: Float[Tensor, " n"]) -> float:
         """Of sum w x, weights that sum to one: the reliability form, which is s^2 / n for equal weights."""
         spare = 1 - float(self.weights.square().sum())

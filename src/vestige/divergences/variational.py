@@ -36,7 +36,7 @@ def _critics(
     for name, values, weights in (("p", p, p_weights), ("q", q, q_weights)):
         x = checks.vector(values, f"critic_{name}", owner, min_rows=2)
         w = checks.weights(weights, len(x), f"{name}_weights", owner)
-        out.append(Side(x, torch.full_like(x, 1 / len(x)) if w is None else w))
+        out.append(Side.of(x, w))
     return out[0], out[1]
 
 
