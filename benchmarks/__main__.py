@@ -19,6 +19,7 @@ BENCHMARKS = {
     "protocol": "benchmarks.protocol",
     "methods": "benchmarks.methods",
     "chain": "benchmarks.chain",
+    "vcl": "benchmarks.vcl",
 }
 
 

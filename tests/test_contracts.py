@@ -42,6 +42,7 @@ FOUR_A_TASK = VARIATIONAL | {"coreset": 4, "coreset_steps": 2}
 
 LEARNERS = {
     "coreset_only": Row(FOUR_A_TASK, may_hold=12, any_net=False),
+    "ensemble": Row({"hidden": (16,), "members": 3}, any_net=False),
     "ewc": Row(pulls=True),
     "ewc_huszar": Row(pulls=True),
     "ewc_huszar_s": Row(THREE_A_CLASS, may_hold=18, pulls=True, without="vanilla_s"),
@@ -52,6 +53,7 @@ LEARNERS = {
     "icarl": Row(TEN_IN_ALL, may_hold=10),
     "icarl_hb1": Row(THREE_A_CLASS, may_hold=18),
     "joint": Row(may_hold=None),
+    "mc_dropout": Row({"hidden": (16,), "test_samples": 3}, any_net=False),
     "pi": Row(pulls=True),
     "pi_s": Row(THREE_A_CLASS | {"replay": "mixed"}, may_hold=18, pulls=True, without="vanilla_s"),
     "rwalk": Row(pulls=True),

@@ -30,6 +30,7 @@ ROOMS = [
     "memory",
     "methods",
     "record",
+    "checkpoint",
     "protocol",
     "audit",
     "monitor",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -29,6 +31,27 @@ def versions() -> dict[str, str]:
     """The software that took part."""
     found = {"vestige": __version__, "python": platform.python_version()}
     return found | {name: metadata.version(name) for name in ("torch", "numpy", "scipy", "scikit-learn")}
+
+
+def software() -> dict[str, str]:
+    """The versions, and the commit of a checkout: what a Record says it was made by."""
+    found = commit()
+    return versions() if found is None else versions() | {"commit": found}
+
+
+@functools.cache
+def commit() -> str | None:
+    """The commit that this code lies at, with a + where it was changed since; None where it is no checkout."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():  # installed: a repository around it would be someone else's
+        return None
+    words = ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
+    quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # it reads, and must not stand in another's way
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True, env=quiet)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
 
 
 def _processor() -> str:

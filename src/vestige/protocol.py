@@ -4,6 +4,9 @@ Data stays in tensors: one gather an epoch puts it in order, and batches are vie
 from `begin_task` to `end_task` and never a test set; test inputs reach it through `predict` alone, with the task only
 where the stream declares task labels at test time. Where the stream tells no borders, the learner is told of one
 nameless task that has every output and no data of its own; an oracle (`joint`) is told all the same.
+
+With a `checkpoint` a run that was interrupted goes on from the last finished task, and gives the Record that it would
+have given (times and the peak of memory apart). Tasks before that are not built again: their data is gone.
 """
 
 from __future__ import annotations
@@ -11,18 +14,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vestige import checks, rng
+from vestige.checkpoint import Checkpoint, SoFar
 from vestige.checks import ArrayLike
 from vestige.data.stream import Stream, TestSet, seen_outputs
 from vestige.data.task import Task, TaskInfo, erase
 from vestige.errors import InputError, VestigeError
 from vestige.machine import PeakMemory
 from vestige.methods.base import Learner
+from vestige.methods.posterior import how_sure
 from vestige.record import Record
 
 
@@ -47,11 +53,15 @@ def run(
     reference: Record | ArrayLike | None = None,
     eval_batch_size: int = 2048,
     on_progress: Callable[[Progress], None] | None = None,
+    checkpoint: str | Path | None = None,
+    uncertainty: bool = False,
 ) -> Record:
     """Train `learner` on `stream`, test it on every task after each, and say what came out.
 
     `reference` gives the accuracies a*_k of RWalk Eq. 4: the Record of a `joint` run on the same stream (its diagonal),
-    or the numbers themselves. Both heads are measured in one run where both are defined.
+    or the numbers themselves. Both heads are measured in one run where both are defined. `checkpoint` is a folder for
+    what is needed to go on after an interruption; it may go when the Record is stored. `uncertainty` measures how sure
+    the learner is on every task after each, too, into the Record's `values` (see `_doubts`).
     """
     owner = "protocol.run"
     epochs = checks.whole(epochs, "epochs", owner, low=1)
@@ -61,23 +71,30 @@ def run(
         raise InputError(
             f"The 'epochs' of {owner} must be 1: {stream.name} is seen once, in order. Got {epochs} instead."
         )
+    if uncertainty and not learner.probabilities:
+        checks.refuse("uncertainty", owner, f"False: the scores of {type(learner).__name__} are no probabilities", True)
     known = reference_accuracies(reference, stream)
 
     told = stream.declared.boundaries_told or learner.oracle
     heads = ("single", "multi") if _both_heads(stream) else (stream.declared.head,)
     tests = stream.test_sets()
-    matrices = {head: torch.full((len(stream),) * 2, torch.nan, dtype=torch.float64) for head in heads}
-    seconds: dict[str, list[float]] = {"train": [], "eval": [], "train_cpu": []}
-    held: dict[str, list[int]] = {}
-    total, done = epochs * sum(stream.info(k).n for k in range(len(stream))), 0
+    total = epochs * sum(stream.info(k).n for k in range(len(stream)))
     nameless = _nameless(stream)
 
     def measured(k: int) -> dict[str, Float64[Tensor, " t"]]:
         rows = [_accuracies(stream, learner, k, j, test, heads, eval_batch_size) for j, test in enumerate(tests)]
         return {head: torch.tensor([row[head] for row in rows], dtype=torch.float64) for head in heads}
 
-    baseline = measured(-1)
-    for k, task in enumerate(stream):
+    config = {
+        "stream": stream.config,
+        "learner": learner.describe(),
+        "protocol": {"epochs": epochs, "batch_size": batch_size} | ({"uncertainty": True} if uncertainty else {}),
+        "reference": None if known is None else known.tolist(),
+    }
+    kept = Checkpoint(checkpoint, learner, config | {"eval_batch_size": eval_batch_size}, seed)
+    so_far = kept.load(learner) or _nothing_yet(measured(-1), len(stream))
+    done = epochs * sum(stream.info(k).n for k in range(so_far.tasks))
+    for k, task in enumerate(stream.tasks(so_far.tasks), so_far.tasks):
         memory = PeakMemory()
         wall, cpu = time.perf_counter(), time.process_time()
         if told or k == 0:
@@ -91,23 +108,32 @@ def run(
                 on_progress(Progress(k, task.info.name, done, total, float(loss)))
         if told or k == len(stream) - 1:
             learner.end_task(task if told else nameless)
-        seconds["train"].append(time.perf_counter() - wall)
-        seconds["train_cpu"].append(time.process_time() - cpu)
+        so_far.seconds["train"].append(time.perf_counter() - wall)
+        so_far.seconds["train_cpu"].append(time.process_time() - cpu)
         peak = memory.peak()
         for name, size in (learner.bytes() | ({} if peak is None else {"peak": peak})).items():
-            held.setdefault(name, []).append(size)
+            so_far.bytes.setdefault(name, []).append(size)
         wall = time.perf_counter()
         for head, row in measured(k).items():
-            matrices[head][k] = row
-        seconds["eval"].append(time.perf_counter() - wall)
-    config = {
-        "stream": stream.config,
-        "learner": learner.describe(),
-        "protocol": {"epochs": epochs, "batch_size": batch_size},
-        "reference": None if known is None else known.tolist(),
-    }
+            so_far.numbers[f"matrix {head}"][k] = row
+        for name, doubts in (_doubts(stream, learner, k, tests) if uncertainty else {}).items():
+            empty = torch.full((len(stream), *doubts.shape), torch.nan, dtype=torch.float64)
+            so_far.numbers.setdefault(f"value {name}", empty)[k] = doubts
+        so_far.seconds["eval"].append(time.perf_counter() - wall)
+        so_far.tasks = k + 1
+        kept.save(learner, so_far)
     names = [stream.info(k).name for k in range(len(stream))]
-    return Record(config, seed, stream.declared.head, matrices, known, baseline, seconds, held, names)
+    matrices, baseline = ({head: so_far.numbers[f"{what} {head}"] for head in heads} for what in ("matrix", "baseline"))
+    values = {key.removeprefix("value "): v for key, v in so_far.numbers.items() if key.startswith("value ")}
+    measures = (so_far.seconds, so_far.bytes)
+    return Record(config, seed, stream.declared.head, matrices, known, baseline, *measures, names, values)
+
+
+def _nothing_yet(baseline: dict[str, Float64[Tensor, " t"]], tasks: int) -> SoFar:
+    """Before the first task: matrices of NaN, and what the network can do before any training."""
+    empty = {f"matrix {head}": torch.full((tasks, tasks), torch.nan, dtype=torch.float64) for head in baseline}
+    first = {f"baseline {head}": row for head, row in baseline.items()}
+    return SoFar(0, empty | first, {"train": [], "eval": [], "train_cpu": []})
 
 
 def _epoch(
@@ -168,6 +194,28 @@ def _accuracies(
             space = torch.tensor(spaces[head])
             right[head] += int((space[scores[info is not None][:, space].argmax(1)] == y).sum())
     return {head: right[head] / len(test.y) for head in heads}
+
+
+def _doubts(stream: Stream, learner: Learner, k: int, tests: Sequence[TestSet]) -> dict[str, Float64[Tensor, "t ..."]]:
+    """Entropies, mutual information, ECE and reliability on every task after task k, a row each; NaN without tests.
+
+    Single-head, probabilities are taken among all outputs that tasks 1..k trained: the same for every task that is
+    tested, seen or not, so that they compare. Multi-head: among those of the task.
+    """
+    multi = stream.declared.head == "multi"
+    single = sorted({*seen_outputs(stream, k), *stream.info(k).train_outputs})
+    found: dict[int, dict[str, Tensor]] = {}
+    for j, test in enumerate(tests):
+        if len(test.y):
+            info = stream.info(j) if multi and stream.declared.task_labels_at_test and learner.uses_task else None
+            outputs = list(test.outputs) if multi else single
+            found[j] = how_sure(learner, test.x, test.y, outputs, seed=rng.child_seed(learner.seed, k, j), task=info)
+    rows = {}
+    for name, value in next(iter(found.values()), {}).items():
+        rows[name] = torch.full((len(tests), *value.shape), torch.nan, dtype=torch.float64)
+        for j, each in found.items():
+            rows[name][j] = each[name]
+    return rows
 
 
 def _batches(test: TestSet, size: int) -> Iterator[tuple[Tensor, Tensor]]:

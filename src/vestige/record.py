@@ -76,7 +76,7 @@ class Record:
     details: dict[str, Any] = field(default_factory=dict)
     audit: dict[str, Any] | None = None
     code: str = field(default_factory=code_version)
-    versions: dict[str, str] = field(default_factory=machine.versions)
+    versions: dict[str, str] = field(default_factory=machine.software)
     machine: dict[str, Any] = field(default_factory=machine.machine_facts)
 
     @property

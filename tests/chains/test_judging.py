@@ -63,3 +63,11 @@ def test_a_bridge_is_noted():
     report = judged(of_both(bridged=True))
     assert report.bridged
     assert "sum over waymarks" in report.notes[0]
+
+
+@pytest.mark.parametrize("found", [of_both(), of_both(p_weights=None)], ids=["a stand-in", "the data itself"])
+def test_the_error_is_that_of_a_flawless_estimator_times_the_slack(found):
+    plain, slack = (judged(found, dataclasses.replace(LIMITS, slack=s)).estimates["js"] for s in (1.0, 1.5))
+    assert slack.value == plain.value
+    assert slack.std_error == pytest.approx(1.5 * plain.std_error)
+    assert slack.high - slack.value == pytest.approx(1.5 * (plain.high - plain.value))

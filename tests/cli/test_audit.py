@@ -1,5 +1,6 @@
 """`vestige audit` from the file to the exit code."""
 
+import dataclasses
 import json
 
 import pytest
@@ -66,3 +67,65 @@ def test_other_files_are_refused(tmp_path, capsys, name, words):
 def test_a_bad_description_names_line_and_field(file, capsys):
     assert main(["audit", file(GOOD.replace("tasks = 5", "tasks = -5"))]) == 2
     assert "line 3" in capsys.readouterr().err
+
+
+@pytest.fixture
+def two_arms(monkeypatch):
+    """An experiment of two short arms under its own name."""
+    from vestige.experiments import EXPERIMENTS
+    from vestige.experiments.robust_audit import HEADS, PLAIN, SPLIT, RobustAudit
+
+    class Short(RobustAudit):
+        def arms(self, config):
+            pairs = ((HEADS, PLAIN), (SPLIT, "vanilla_s"))
+            return [dataclasses.replace(config, stream=s, method=m) for s, m in pairs]
+
+    monkeypatch.setitem(EXPERIMENTS, "short", Short())
+
+
+def test_every_arm_of_an_experiment_is_trained_and_watched(two_arms, capsys):
+    assert main(["audit", "short", "--preset", "smoke", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["split, a head each", "split"]
+    assert {"shared_head", "no_task_labels"} <= set(found["split, a head each"]["failed"])
+    assert found["split"]["answers"]["no_retraining"]["numbers"]["samples"] == 100
+
+
+def test_an_experiment_as_a_table_with_evidence_for_what_fails(two_arms, capsys):
+    assert main(["audit", "short", "--preset", "smoke", "--strict"]) == 1
+    shown = capsys.readouterr()
+    assert "What fails of the five desiderata" in shown.out
+    assert "100 samples of past tasks are kept" in shown.out
+    assert "digits instead" in shown.err
+    assert "split, a head each: " in shown.err
+
+
+def test_one_arm_of_an_experiment_has_the_whole_table(two_arms, capsys):
+    assert main(["audit", "short", "--preset", "smoke", "--arm", "head"]) == 0
+    shown = capsys.readouterr().out
+    assert "Vanilla on split digits" in shown
+    assert "More than two tasks" in shown
+    assert main(["audit", "short", "--preset", "smoke", "--arm", "head", "--paragraph"]) == 0
+    assert capsys.readouterr().out.startswith("We audited the evaluation 'Vanilla on split digits'")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["shord"], "'short'"),
+        (["cdre-fig2a"], "must train learners on a stream of tasks"),
+        (["short", "--arm", "nobody"], "'arm'"),
+        (["short", "--seed", "-1"], "'seed'"),
+        (["e.toml", "--preset", "smoke"], "for experiments"),
+    ],
+)
+def test_misuse_of_names_and_options_is_one_sentence(two_arms, capsys, argv, words):
+    assert main(["audit", *argv]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_help_says_what_it_takes_and_which_exit_codes_there_are(capsys):
+    assert main(["audit", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for words in ("A Record (.json)", "[evaluation]", "the name of an experiment", "Exit codes: 0", "1 --strict"):
+        assert words in shown

@@ -43,6 +43,47 @@ def test_the_table_says_what_was_left_out(dice, tmp_path, capsys):
     assert "Rule: reproduced if within a tenth" in shown
 
 
+def test_progress_is_json_lines_beside_the_answer(dice, tmp_path, capsys):
+    assert main(["run", "dice", "--workers", "0", "--json", "--out", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    events = [json.loads(line) for line in captured.err.splitlines()]
+    assert [e["event"] for e in events] == ["begun", "told", "finished"] * 2
+    assert [e["record"] for e in events if e["event"] == "finished"] == json.loads(captured.out)[0]["records"]
+
+
+def test_progress_is_lines_where_there_is_no_terminal(dice, tmp_path, capsys):
+    argv = ["run", "dice", "--workers", "0", "--seeds", "3", "--out", str(tmp_path)]
+    assert main(argv) == 0
+    lines = capsys.readouterr().err.splitlines()
+    said = [f"dice seed {seed} finished, mean {mean}" for seed, mean in means(tmp_path)]
+    assert [line.partition("] ")[2] for line in lines] == said
+    assert main(argv) == 0
+    assert capsys.readouterr().err == ""  # nothing was run
+
+
+def means(folder):
+    """(seed, mean) of every Record, by seed."""
+    found = [json.loads(path.read_text())["fields"] for path in (folder / "dice").glob("*.json")]
+    return sorted((record["seed"], f"{record['values']['mean']:.4g}") for record in found)
+
+
+def test_a_grid_from_the_command_to_the_record(monkeypatch, tmp_path, capsys):
+    from border import Border
+
+    monkeypatch.setitem(EXPERIMENTS, "border", Border())
+    argv = ["border", "--preset", "smoke", "--seeds", "1", "--set", "methods=vanilla,", "--out", str(tmp_path)]
+    argv += ["--grid", "lr=1e-9,1e-2", "--grid", "epochs=1,3", "--workers", "0"]
+    assert main(["run", *argv]) == 0
+    shown = capsys.readouterr().out
+    assert "Chosen on validation data among 4: lr=0.01, epochs=3" in shown
+    (path,) = (tmp_path / "border").glob("*.json")
+    stored = json.loads(path.read_text())["fields"]
+    assert stored["config"]["lr"] == 0.01
+    assert stored["config"]["validate"] is False
+    assert len(stored["details"]["search"]["tried"]) == len(list((tmp_path / "border" / "search").glob("*.json"))) == 4
+    assert stored["details"]["command"].endswith("--grid lr=1e-09,0.01 --grid epochs=1,3")
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -53,6 +94,11 @@ def test_the_table_says_what_was_left_out(dice, tmp_path, capsys):
         (["dice", "--set", "bias=high"], "must be float"),
         (["dice", "--seeds", "0"], "'seeds'"),
         (["dice", "--workers", "-1"], "'workers'"),
+        (["dice", "--grid", "bias"], "'grid' of vestige run must be FIELD=VALUE"),
+        (["dice", "--grid", "bias=1,2"], "must be for an experiment with a validation score"),
+        (["dice", "--device", "tpu"], "'device'"),
+        (["dice", "--device", "cuda"], "must be"),
+        (["dice", "--cpus", "2"], "must come with --ray"),
     ],
 )
 def test_misuse_is_one_sentence_and_writes_nothing(dice, tmp_path, capsys, argv, words):

@@ -37,6 +37,12 @@ def test_light_is_better(better, words, sign):
     assert f"{words} is better" in (figure.axes[1].get_ylabel(), figure.axes[1].get_xlabel())
 
 
+def test_where_neither_is_better_larger_is_light_and_nothing_is_claimed():
+    neither, up = (matrix(R, better=better, **NAMES) for better in ("neither", "up"))
+    assert neither.axes[0].images[0].cmap == up.axes[0].images[0].cmap
+    assert neither.axes[1].get_ylabel() == neither.axes[1].get_xlabel() == ""
+
+
 @pytest.mark.parametrize("better", ["up", "down"])
 def test_numbers_are_readable_on_their_colour(better):
     values = np.linspace(0, 1, 21)[None]
@@ -94,5 +100,5 @@ def test_what_cannot_be_drawn_is_refused():
         matrix([[np.inf]], rows=["r"], columns=["a"], title="")
     with pytest.raises(InputError, match=r"The 'columns' of matrix must be 2 names. Got 1 instead."):
         Heat(R, ["a", "b"], ["a"], "R").html()
-    with pytest.raises(UnknownName, match="The 'better' of matrix must be one of down, up"):
+    with pytest.raises(UnknownName, match="The 'better' of matrix must be one of down, neither, up"):
         matrix(R, better="more", **NAMES)

@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from vestige.drawing import Code, Heat, Page, Picture, Table, curves, images, matrix
+from vestige.drawing import Code, Heading, Heat, Page, Picture, Table, curves, images, matrix
+from vestige.drawing.page_style import DARK, LIGHT
 from vestige.errors import InputError, UnknownName
 
 VOID = {"meta", "img", "br", "link", "hr", "input"}
@@ -173,6 +174,21 @@ def test_sections_come_in_order_and_an_empty_page_is_whole():
     page = Page("t").section("One", "a").section("Two").section("Three", "c")
     assert re.findall(r"<h2[^>]*><bdi>(\w+)", page.html()) == ["One", "Two", "Three"]
     assert not Document(Page("t").html()).all("nav")
+
+
+def test_a_heading_stands_inside_its_section_and_the_parts_can_be_had_back():
+    page = Page("t").section("One", Heading(HOSTILE), "a").section("Two")
+    assert Document(page.html()).all("h3") == [{}]
+    assert SHOWN in Document(page.html()).texts
+    assert page.sections == (("One", (Heading(HOSTILE), "a")), ("Two", ()))
+
+
+def test_the_button_for_light_and_dark_knows_both_themes(document):
+    css, script = document.raw
+    for state, theme in (("on", LIGHT), ("off", DARK)):
+        assert f':root[data-light="{state}"]' in css
+        assert css.count(theme) == 2
+        assert f'"{state}"' in script
 
 
 def test_what_cannot_stand_in_a_page_is_refused(tmp_path):

@@ -55,6 +55,13 @@ def test_numbers_have_the_decimals_of_the_largest_and_missing_ones_a_dash():
     assert table.texts() == [["0.50", "12.35"], ["-", "-"], ["1", "0.00"]]
 
 
+def test_decimals_may_be_those_of_a_row_or_a_column():
+    rows = [[0.5, 120.0, "x"], [0.25, None, "y"]]
+    assert Table("t", "abc", rows, alike="row").texts() == [["0.5", "120.0", "x"], ["0.2500", "-", "y"]]
+    assert Table("t", "abc", rows, alike="column").texts() == [["0.5000", "120.0", "x"], ["0.2500", "-", "y"]]
+    assert Table("t", "abc", [], alike="column").texts() == []
+
+
 def test_a_row_of_another_width_is_refused():
     with pytest.raises(InputError, match=r"The 'rows' of Table must be 2 cells wide. Got 1 instead."):
         Table("t", ["a", "b"], [["x", 1], ["y"]])

@@ -37,7 +37,7 @@ def test_methods_are_built_by_name_with_their_fields_replaced():
     with pytest.raises(UnknownName, match="Did you mean 'vanilla'"):
         build("vanila", stream)
     with pytest.raises(
-        InputError, match=r"must be among hidden, lr, reset_optimizer, net, init, head\. Got lamda instead"
+        InputError, match=r"must be among hidden, lr, reset_optimizer, net, init, head, optimizer\. Got lamda instead"
     ):
         build("vanilla", stream, lamda=1)
 

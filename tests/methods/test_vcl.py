@@ -67,15 +67,6 @@ def test_heads_of_other_tasks_are_not_touched():
     assert not torch.equal(learner.net.head.weight[list(second.info.outputs)], before)
 
 
-def test_predictions_average_probabilities():
-    learner, task = make(), next(iter(stream(train_logits="all")))
-    learner.begin_task(task)
-    x = task.x[:5]
-    logits = learner.net(x, 20, rng.fork(0, "predict")).detach()
-    mean = logits[..., list(task.info.outputs)].softmax(-1).mean(0)
-    torch.testing.assert_close(learner.predict(x, task.info)[:, list(task.info.outputs)].exp(), mean)
-
-
 def test_a_coreset_is_withheld_from_training_and_kept_by_the_memory():
     seen = []
 

@@ -118,3 +118,29 @@ def test_bins_by_a_loop():
 def test_confidence_of_one_falls_into_the_last_bin():
     assert float(reliability(torch.ones(3), torch.tensor([True, True, False]))["count"][-1]) == 3
     assert expected_calibration_error(torch.ones(2), torch.tensor([True, False])) == pytest.approx(0.5)
+
+
+def test_accumulators_of_other_inputs_stand_side_by_side():
+    log_p = draws(n=6)
+    whole = Uncertainty().update(log_p)
+    joined = Uncertainty.beside([Uncertainty().update(log_p[:, :4]), Uncertainty().update(log_p[:, 4:])])
+    for name, value in whole.compute().items():
+        torch.testing.assert_close(joined.compute()[name], value)
+    torch.testing.assert_close(joined.mean_p(), log_p.exp().double().mean(0))
+    for parts in ([], [Uncertainty()], [Uncertainty().update(log_p), Uncertainty().update(log_p[:2])]):
+        with pytest.raises(InputError, match="equally many samples"):
+            Uncertainty.beside(parts)
+    with pytest.raises(InputError, match="before 'mean_p'"):
+        Uncertainty().mean_p()
+
+
+def test_the_summary_holds_means_and_the_calibration_of_the_mean_prediction():
+    log_p, y = draws(n=50, k=4), torch.arange(50) % 5 - 1
+    one = Uncertainty().update(log_p)
+    found, each = one.summary(y, bins=5), one.compute()
+    confidence, guess = log_p.exp().double().mean(0).max(1)
+    assert float(found["ece"]) == pytest.approx(expected_calibration_error(confidence, guess == y, 5), abs=1e-6)
+    assert float(found["mutual_information"]) == pytest.approx(float(each["mutual"].mean()))
+    assert float(found["expected_entropy"]) == pytest.approx(float(each["expected"].mean()))
+    right = (found["reliability_accuracy"] * found["reliability_count"]).nansum()
+    assert float(right) == pytest.approx(int((guess == y).sum()))

@@ -6,7 +6,9 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
 from vestige import rng
-from vestige.nets.bayes import BayesMLP, MeanFieldConv2d, MeanFieldLinear, gaussian_kl
+from vestige.nets import MLP, Conv
+from vestige.nets.bayes import BAYES_NETS, BayesConv, BayesMLP
+from vestige.nets.bayes_layers import MeanField, MeanFieldConv2d, MeanFieldLinear, gaussian_kl
 
 
 def normal(*shape, name="x"):
@@ -86,3 +88,84 @@ def test_samples_in_a_batch_are_distributed_as_samples_in_a_loop():
     error = batch.std(0) * (1 / len(batch) + 1 / len(loop)) ** 0.5
     assert bool(((batch.mean(0) - loop.mean(0)).abs() < 5 * error).all())
     torch.testing.assert_close(batch.std(0), loop.std(0), atol=0, rtol=0.15)
+
+
+def layer_and_input(shared, rows=6):
+    layer = MeanFieldLinear(normal(3, 5), normal(3, name="b"), log_var=-1.0, prior_std=1.0).double()
+    layer.weight_log_var.data += normal(3, 5, name="v") / 3
+    return layer, normal(*(() if shared else (4,)), rows, 5, name="in")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_derivative_of_a_draw_is_that_of_autograd(shared):
+    """The general form, which convolutions use, is written with plain operations."""
+    layer, x = layer_and_input(shared)
+    found = []
+    for forward in (MeanField.forward, MeanFieldLinear.forward):
+        entry = x.clone().requires_grad_()
+        out = forward(layer, entry, 4, rng.fork(2, "noise"))
+        slopes = torch.autograd.grad((out * normal(*out.shape, name="g")).sum(), [entry, *layer.parameters()])
+        found.append([out, *slopes])
+    assert len(found[0]) == 6
+    for plain, fast in zip(*found, strict=True):
+        torch.testing.assert_close(fast, plain)
+
+
+def test_the_derivative_of_the_kl_is_that_of_torch():
+    mean, log_var, prior_mean, prior_log_var = (normal(4, 3, name=n) for n in "abcd")
+    leaves = [mean.requires_grad_(), log_var.requires_grad_()]
+    mine = torch.autograd.grad(2 * gaussian_kl(mean, log_var, prior_mean, prior_log_var), leaves)
+    laws = Normal(mean, (log_var / 2).exp()), Normal(prior_mean, (prior_log_var / 2).exp())
+    theirs = torch.autograd.grad(2 * kl_divergence(*laws).sum(), leaves)
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_drawn_weights_give_each_row_the_law_of_drawn_outputs():
+    layer, x = layer_and_input(shared=True)
+    mean, std = layer.moments(x)
+    draws = layer.drawn(x.expand(40_000, -1, -1), rng.fork(1, "noise"))
+    torch.testing.assert_close(draws.mean(0), mean, atol=0.06, rtol=0)
+    torch.testing.assert_close(draws.std(0), std, atol=0, rtol=0.03)
+
+
+def test_drawn_weights_are_shared_between_rows_and_outputs_are_drawn_where_rows_are_few():
+    layer, x = layer_and_input(shared=False)
+    same = x[:, :1].expand(-1, 6, -1)
+    draws = layer.drawn(same, rng.fork(1, "noise"))
+    torch.testing.assert_close(draws, draws[:, :1].expand(-1, 6, -1))
+    few = layer.drawn(same[:, :2], rng.fork(1, "noise"))
+    assert float((few[:, 0] - few[:, 1]).abs().min()) > 0
+
+
+@pytest.mark.parametrize(("name", "plain"), [("mlp", MLP), ("conv", Conv)])
+def test_without_variance_it_is_the_plain_network(name, plain):
+    net = BAYES_NETS[name]((7, 8), (5, 4), 3, seed=3, log_var=-60.0)
+    x = torch.rand(6, 7, 8, generator=rng.fork(0, "x"))
+    logits = plain((7, 8), (5, 4), 3, seed=3)(x)
+    torch.testing.assert_close(net(x, 2, rng.fork(0, "a")), logits.expand(2, -1, -1))
+    torch.testing.assert_close(torch.cat(list(net.draw(x, 2, rng.fork(0, "a")))), logits.detach().expand(2, -1, -1))
+
+
+def test_the_convolutional_one_draws_and_trains_every_weight():
+    net = BayesConv((2, 6, 6), (5,), 3, seed=0)
+    assert [tuple(layer.weight.shape) for layer in net.layers()] == [(32, 2, 3, 3), (64, 32, 3, 3), (5, 64), (3, 5)]
+    logits = net(torch.rand(4, 2, 6, 6), 3, rng.fork(0, "a"))
+    assert logits.shape == (3, 4, 3)
+    logits.square().sum().backward()
+    assert all(float(p.grad.abs().sum()) > 0 for p in net.parameters())
+
+
+@pytest.mark.parametrize("rows_at_once", [32, 10**6])
+def test_draws_come_in_parts_and_have_the_law_of_the_forward_pass(rows_at_once, monkeypatch):
+    monkeypatch.setattr(BayesMLP, "rows_at_once", rows_at_once)
+    net = BayesMLP((3,), (4, 4), 3, seed=0, log_var=-1.0)
+    x = torch.randn(5, 3, generator=rng.fork(0, "x"))
+    parts = list(net.draw(x, 3000, rng.fork(0, "a")))
+    assert max(len(part) for part in parts) == min(max(rows_at_once // 5, 1), 3000)
+    drawn, passed = torch.cat(parts), net(x, 20_000, rng.fork(1, "b")).detach()
+    assert drawn.shape == (3000, 5, 3)
+    assert not drawn.requires_grad
+    error = passed.std(0) * (1 / 3000 + 1 / 20_000) ** 0.5
+    assert bool(((drawn.mean(0) - passed.mean(0)).abs() < 5 * error).all())
+    torch.testing.assert_close(drawn.std(0), passed.std(0), atol=0, rtol=0.1)

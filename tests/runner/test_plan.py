@@ -1,12 +1,12 @@
 """Plans: which units there are, which are done, and what is refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import pytest
 
 from vestige import runner
-from vestige.errors import InputError
+from vestige.errors import InputError, VestigeError
 from vestige.experiments import EXPERIMENTS
 from vestige.runner.plan import _fit, parse
 
@@ -66,6 +66,28 @@ def test_a_finished_unit_is_never_run_again_and_a_damaged_one_is(toy, tmp_path):
     assert sorted(f.unit.seed for f in again if f.fresh) == [1]
     assert toy.runs == 4
     assert all(f.fresh is False for f in runner.run(units))
+
+
+def test_other_code_than_it_was_planned_with_is_refused_before_it_runs(toy, tmp_path):
+    (unit,) = runner.plan("toy", tmp_path, seeds=1)
+    other = replace(unit, path=unit.path.with_name("0123456789abcdef.json"))
+    with pytest.raises(VestigeError, match="toy seed 0 was planned with other code"):
+        list(runner.run([other]))
+    assert toy.runs == 0
+
+
+def test_a_unit_that_is_asked_for_twice_is_run_once(toy, tmp_path):
+    units = runner.plan("toy", tmp_path, seeds=1)
+    assert len(list(runner.run([*units, *units]))) == 1
+    assert toy.runs == 1
+
+
+def test_labels_name_what_sets_units_apart(toy, tmp_path):
+    units = runner.plan("rwalk-table1-mnist", tmp_path, seeds=1)
+    assert str(units[0]).startswith("rwalk-table1-mnist row=Vanilla, ")
+    assert str(units[0]).endswith(" seed 0")
+    assert len({str(unit) for unit in units}) == len(units)
+    assert str(runner.plan("toy", tmp_path, seeds=2)[1]) == "toy seed 1"
 
 
 def test_an_interrupted_run_keeps_what_was_finished(toy, tmp_path):

@@ -13,7 +13,8 @@ from vestige.audit.answer import QUESTIONS, Answer, Audit, Verdict
 from vestige.audit.growth import grows, growth
 
 LONG = 20  # tasks; the longest sequences of the papers' day have 10 to 20
-LEAST_RESEMBLANCE = 0.02  # of the inputs, beyond what shuffled inputs get
+LEAST_RESEMBLANCE = 0.02  # of the inputs, beyond what they get with their coordinates in other orders
+LARGEST_P = 0.05  # how often another order may do as well
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,10 @@ def _source(facts: Facts, name: str) -> str:
 def _resemblance(facts: Facts) -> Answer:
     found = facts.resemblance
     if found is not None:
-        holds = found["difference"] >= LEAST_RESEMBLANCE and found["difference"] > 2 * found["se"]
+        holds = found["difference"] >= LEAST_RESEMBLANCE and found["p"] <= LARGEST_P
         evidence = (
-            f"before a task trains, {found['named_old']:.1%} of its inputs are surely named an old class; of the same "
-            f"inputs shuffled, {found['named_old_shuffled']:.1%} (difference {found['difference']:.3f}, standard "
-            f"error {found['se']:.3f})"
+            f"before a task trains, {found['named_old']:.1%} of its inputs are surely named an old class; with their "
+            f"coordinates in other orders, {found['other_orders']:.1%} (p = {found['p']:.3f})"
         )
         return Answer("resemblance", "holds" if holds else "fails", evidence, dict(found))
     if facts.same_inputs:
@@ -105,7 +105,7 @@ def _kept(facts: Facts) -> Answer:
     numbers = {} if kept is None else {"samples": float(kept), "bytes": float(facts.kept_bytes or 0)}
     if retrains or kept or facts.kept_bytes:
         size = f" ({facts.kept_bytes} bytes)" if facts.kept_bytes else ""
-        some = "some" if kept is None else kept
+        some = kept or ("some" if facts.kept_bytes else "")
         parts = [f"{some} samples of past tasks are kept{size}" + _source(facts, "kept_samples")] if some else []
         parts += ["old tasks are trained on again" + _source(facts, "retrains")] if retrains else []
         return Answer("no_retraining", "fails", "; ".join(parts), numbers)

@@ -4,7 +4,8 @@ Two-sided forms on held-out log-ratios where there is a stand-in for p, Eq. 4 of
 error is the influence form of `divergences.estimate` for ratios that were learnt; `one_step` may move the value, and
 adds what it shows of the ratio's own error; and last comes the error of the stand-in's weights: Var_w(f'(r)) / n_real
 for the data they came from, and as much again, by its effective size, for each stand-in before. The weights are
-balanced to the data, so the parts overlap and the interval is a little too wide rather than too narrow.
+balanced to the data, so the parts overlap. All this is what the best of estimators would be off by; ours, stacked from
+a few regularised models, is off by up to 1.25 of it (melting modes, 36 data sets), and `Limits.slack` makes up for it.
 
 Of the other views one is a reason for doubt: where the value is Eq. 4, the same ratio averaged over the samples that
 stand for the data. In the paper's chain on its Fig. 2a with lambda_c = 10 and n = 5000, Eq. 4 says 1.25 at t = 10 with
@@ -36,7 +37,11 @@ def judge(found: Found, names: Iterable[str], *, level: float, limits: Limits) -
     out = divergences.estimates(names, *sides, p_weights=found.p_weights, error="influence", level=level)
     p, q = Side.of(found.log_ratio_p, found.p_weights), Side.of(found.log_ratio_q)
     out = {name: corrected(e, p, q, tail=limits.one_step_tail) for name, e in out.items()}
-    return out if found.p_weights is None else {name: _widened(name, e, found, limits) for name, e in out.items()}
+    if found.p_weights is not None:
+        out = {name: _widened(name, e, found, limits) for name, e in out.items()}
+    return {
+        n: e if e.refusal else with_error(e, e.value, limits.slack * e.std_error, form=e.form) for n, e in out.items()
+    }
 
 
 def _widened(name: str, e: Estimate, found: Found, limits: Limits) -> Estimate:

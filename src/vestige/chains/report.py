@@ -40,6 +40,7 @@ class Limits:
     refused_ess: float = 0.05  # and what they must
     tail: float = 0.7  # tail index of Eq. 4's terms
     one_step_tail: float = 0.2  # of what the one-step form adds; from 1/4 on the noise of that is not known
+    slack: float = 1.2  # by which the error is more than that of an estimator without a flaw
     far: float = 10.0  # nats of kl beyond which p and q_t hardly overlap
     apart: float = 2.0  # standard errors of kl by which the anchored value may exceed it where Eq. 4 is all there is
 

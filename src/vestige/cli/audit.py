@@ -1,10 +1,10 @@
-"""`vestige audit FILE`: the desiderata of a continual-learning evaluation, each answered with evidence."""
+"""`vestige audit WHAT`: the desiderata of a continual-learning evaluation, each answered with evidence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
@@ -13,6 +13,8 @@ from vestige.errors import InputError, VestigeError
 
 if TYPE_CHECKING:
     from vestige.audit import Audit as Answers
+
+MARKS = {"holds": "holds", "fails": "fails", "not measured": "-"}
 
 
 class DesiderataFail(VestigeError):
@@ -23,13 +25,23 @@ class DesiderataFail(VestigeError):
 class Audit:
     """Was an evaluation of continual learning honest? Eleven questions, each answered with evidence.
 
-    The file is a Record (.json), or a description of somebody's evaluation (.toml): a table [evaluation] with a name
-    and any of tasks, shared_head, labels_at_test, same_inputs, kept_samples, kept_bytes, retrains, borders_told,
-    continuous, overlapping, seconds and held_bytes. What is not said is not measured.
+    WHAT is one of three. A Record (.json). A description of somebody's evaluation (.toml): a table [evaluation] with a
+    name and any of tasks, shared_head, labels_at_test, same_inputs, kept_samples, kept_bytes, retrains, borders_told,
+    continuous, overlapping, seconds and held_bytes; what is not said is not measured. Or the name of an experiment,
+    each of whose arms is then trained and watched; `vestige list experiments` has the names.
+
+    Exit codes: 0 the audit was made; 1 --strict was given and one of the five desiderata fails; 2 the file, the name or
+    an option is not right.
     """
 
-    file: Positional[Path]
-    """A Record or a description."""
+    what: Positional[str]
+    """A Record, a description or an experiment."""
+    preset: Literal["smoke", "laptop", "paper"] | None = None
+    """Of an experiment: laptop unless given. smoke takes seconds, on other data: there resemblance says little."""
+    seed: int | None = None
+    """Of an experiment: 0 unless given."""
+    arm: str = ""
+    """Of an experiment: only those arms whose name has these words."""
     strict: bool = False
     """End with exit code 1 if one of the five desiderata fails: for the tests of a research repository."""
     paragraph: bool = False
@@ -38,16 +50,60 @@ class Audit:
     """Print JSON instead of tables."""
 
     def run(self) -> None:
-        """Read, answer, print."""
-        found = read(self.file)
-        if self.json:
-            output.document(found.to_json() | {"failed": found.failed, "unknown": found.unknown})
-        elif self.paragraph:
-            output.say(found.paragraph())
+        """Read or train, answer, print."""
+        path = Path(self.what)
+        if path.suffix in (".toml", ".json") or path.exists():
+            if self.preset is not None or self.seed is not None or self.arm:
+                raise InputError(f"--preset, --seed and --arm are for experiments. Got the file {path} instead.")
+            found = {self.what: read(path)}
+            if self.json:
+                output.document(_document(found[self.what]))
         else:
-            output.table(output.Table(found.subject, ("", "question", "verdict", "evidence"), found.rows()))
-        if self.strict and found.failed:
-            raise DesiderataFail(f"{len(found.failed)} of the five desiderata fail: {', '.join(found.failed)}.")
+            found = self._trained()
+            if self.json:
+                output.document({name: _document(answers) for name, answers in found.items()})
+        if self.paragraph and not self.json:
+            output.say("\n\n".join(answers.paragraph() for answers in found.values()))
+        elif not self.json:
+            _show(self.what, found)
+        failed = {name: answers.failed for name, answers in found.items() if answers.failed}
+        if self.strict and failed:
+            told = "; ".join(f"{name}: {', '.join(which)}" for name, which in failed.items())
+            raise DesiderataFail(f"Of the five desiderata these fail. {told}.")
+
+    def _trained(self) -> dict[str, Answers]:
+        """The audit of every arm of an experiment."""
+        from vestige import checks
+        from vestige.audit import audit
+        from vestige.experiments import EXPERIMENTS
+        from vestige.experiments.evaluation import evaluations
+
+        owner, preset, seed = "vestige audit", self.preset or "laptop", self.seed or 0
+        experiment = EXPERIMENTS[checks.one_of(self.what, EXPERIMENTS, "file or experiment", owner)]
+        arms = evaluations(experiment, preset, checks.whole(seed, "seed", owner, low=0))
+        chosen = [arm for arm in arms if self.arm in arm.label]
+        if not chosen:
+            checks.refuse("arm", owner, f"in one of {'; '.join(arm.label for arm in arms)}", repr(self.arm))
+        found = {}
+        steps = 1000  # of the bar, an arm
+        for arm in chosen:
+            stream, learner = arm.parts()
+            with output.progress(arm.label, steps) as advance:
+                reached = 0
+
+                def heard(p: Any) -> None:  # noqa: ANN401 - a Progress; protocol is imported late
+                    nonlocal reached
+                    now = steps * p.done // p.total
+                    advance(now - reached)
+                    reached = now
+
+                epochs = 1 if stream.declared.ordered else arm.epochs
+                settings: dict[str, Any] = {"seed": seed, "epochs": epochs, "batch_size": arm.batch_size}
+                found[arm.label] = audit(stream, learner, **settings, on_progress=heard)
+        cut = experiment.cut.get(preset, "")
+        if cut:
+            output.note(f"Against the published setting, '{preset}' leaves out: {cut}.")
+        return found
 
 
 def read(path: Path) -> Answers:
@@ -64,3 +120,22 @@ def read(path: Path) -> Answers:
     raise InputError(
         f"The 'file' of vestige audit must be a Record (.json) or a description (.toml). Got {path} instead."
     )
+
+
+def _document(answers: Answers) -> dict[str, Any]:
+    return answers.to_json() | {"failed": answers.failed, "unknown": answers.unknown}
+
+
+def _show(title: str, found: dict[str, Answers]) -> None:
+    """One audit with its evidence; several as a table of verdicts, and the evidence for what fails of the five."""
+    from vestige.audit import QUESTIONS
+
+    if len(found) == 1:
+        (only,) = found.values()
+        output.table(output.Table(only.subject, ("", "question", "verdict", "evidence"), only.rows()))
+        return
+    rows = [(name, *(MARKS[answers[q].verdict] for q in QUESTIONS)) for name, answers in found.items()]
+    output.table(output.Table(title, ("", *QUESTIONS), rows, "A dash is what was not measured."))
+    flaws = [(name, q, answers[q].evidence) for name, answers in found.items() for q in answers.failed]
+    if flaws:
+        output.table(output.Table("What fails of the five desiderata", ("", "question", "evidence"), flaws))

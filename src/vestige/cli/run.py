@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,22 +11,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, UseAppendAction, arg
 
 from vestige.cli import output
+from vestige.cli.live import board
 from vestige.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from vestige.cli.live import Board
     from vestige.experiments import Experiment, Verdict
     from vestige.record import Record
-    from vestige.runner import Unit
+    from vestige.runner import Finished, Unit
 
 
 @dataclass(frozen=True)
 class Run:
     """Run tables and figures of the papers again, beside the published numbers.
 
-    Each unit (a method, a seed) is stored when it is finished and never run again: the same command goes on where it
-    was stopped. `vestige list experiments` names them all.
+    Each unit (a method, a seed) is stored when it is finished and never run again; one that was interrupted goes on
+    from its last finished task where the method can. So the same command goes on where it was stopped, by Ctrl-C, a
+    kill or a power cut. `vestige list experiments` names them all.
     """
 
     names: Positional[tuple[str, ...]] = ()
@@ -37,29 +42,53 @@ class Run:
     """How many seeds, in place of the preset's own number."""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=VALUE")] = ()
     """Replace a field of the configuration; may be given several times."""
+    grid: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=A,B,...")] = ()
+    """Try several values of a field on validation data, run the best on the test set, and store all that was tried; may
+    be given several times: every combination is tried. A list as one value is written in brackets: [[16],[32,32]]."""
     workers: int = 1
-    """How many processes, of one torch thread each; 0 runs everything in this one."""
+    """At most so many processes, of one torch thread each: fewer where the memory is too small for the largest unit so
+    far. 0 runs everything in this one."""
+    device: str | None = None
+    """cpu, cuda or mps; by default the best that units can use."""
+    ray: Annotated[str | None, arg(metavar="local|ADDRESS")] = None
+    """Run on a Ray cluster (pip install 'vestige[cluster]'): one on this machine, or the one at ADDRESS; --out must be
+    a folder that all its machines share."""
+    cpus: float | None = None
+    """With --ray: CPUs that a unit is given, in place of what its experiment asks for; may be a fraction."""
+    gpus: float | None = None
+    """With --ray: the same for GPUs."""
     out: Path = field(default_factory=lambda: Path("runs"))
     """Where Records and figures go."""
     json: bool = False
-    """Print JSON instead of tables."""
+    """Print JSON instead of tables, and progress as JSON lines on stderr."""
 
     def run(self) -> None:
         """Plan everything, run what is not there, print."""
         from vestige import runner
         from vestige.experiments import EXPERIMENTS
+        from vestige.runner.device import device_of
 
         names = tuple(EXPERIMENTS) if self.all else self.names
         if not names:
             raise InputError(
                 "'vestige run' needs the name of an experiment, or --all. 'vestige list experiments' has them."
             )
-        overrides = dict(_pair(text) for text in self.set)
+        device_of(self.device)
+        if self.ray is None and (self.cpus is not None or self.gpus is not None):
+            raise InputError("The 'cpus' and 'gpus' of vestige run must come with --ray. Got them without instead.")
         given: dict[str, Any] = {"preset": self.preset, "seeds": self.seeds}
-        given["overrides"] = {key: runner.parse(value) for key, value in overrides.items()}
-        plans = {name: runner.plan(name, self.out, **given) for name in names}
+        given["overrides"] = {key: runner.parse(value) for key, value in dict(map(_pair, self.set)).items()}
+        grid = {key: _values(value) for key, value in (_pair(text, "grid") for text in self.grid)}
+        if grid:  # refused, if at all, before anything runs
+            searches = {name: runner.search(name, self.out, grid, **given) for name in names}
+        else:
+            plans = {name: runner.plan(name, self.out, **given) for name in names}
         documents = []
-        for name, units in plans.items():
+        for name in names:
+            if grid:
+                units = searches[name].winners(self._records(f"{name}, search", searches[name].units()))
+            else:
+                units = plans[name]
             records = self._records(name, units)
             experiment = EXPERIMENTS[name]
             verdict = experiment.verdict(records)
@@ -67,6 +96,8 @@ class Run:
             if self.json:
                 documents.append(_document(experiment, records, verdict, figures, self.preset))
                 continue
+            for line in searched(units):
+                output.say(line)
             output.table(table(experiment, records, self.preset))
             output.say(f"Verdict: {verdict.word}. {verdict.why}\nRule: {experiment.rule}")
             for path in figures:
@@ -74,31 +105,37 @@ class Run:
         if self.json:
             output.document(documents)
 
-    def _records(self, name: str, units: Sequence[Unit]) -> list[Record]:
+    def _records(self, title: str, units: Sequence[Unit]) -> list[Record]:
         """The Records of `units`, in their order."""
+        found: dict[Path, Record] = {}
+        # Ray prints what happens to its machines; stdout is for the answer.
+        aside = contextlib.redirect_stdout(sys.stderr) if self.ray else contextlib.nullcontext()
+        with aside, board(title, len({unit.path for unit in units}), as_json=self.json) as shown:
+            try:
+                for finished in self._finished(units, shown):
+                    found[finished.unit.path] = finished.record
+                    shown.done(finished)
+            except KeyboardInterrupt:
+                whole = sum(unit.finished() is not None for unit in units)
+                shown.say(
+                    f"{title}: {whole} of {len(units)} units are finished and stored in {self.out}. The same command "
+                    "goes on from there."
+                )
+                raise
+        return [found[unit.path] for unit in units]
+
+    def _finished(self, units: Sequence[Unit], shown: Board) -> Iterator[Finished]:
+        """Units as they are finished, here or on a cluster."""
         from vestige import runner
 
-        found: dict[Path, Record] = {}
-        steps = 1000  # of the bar, a unit
-        with output.progress(name, steps * len(units)) as advance:
+        if self.ray is None:
+            return runner.run(units, workers=self.workers, tell=shown.begin, say=shown.say)
+        from vestige.runner import cluster
 
-            def tell(unit: Unit) -> Any:  # noqa: ANN401 - a Tell
-                reached = 0
-
-                def heard(share: float, words: str) -> None:
-                    nonlocal reached
-                    now = min(int(steps * share), steps - 1)
-                    advance(max(now - reached, 0))
-                    reached = max(now, reached)
-                    told[unit.path] = reached
-
-                return heard
-
-            told: dict[Path, int] = {}
-            for finished in runner.run(units, workers=self.workers, tell=tell):
-                found[finished.unit.path] = finished.record
-                advance(steps - told.get(finished.unit.path, 0))
-        return [found[unit.path] for unit in units]
+        own = None
+        if self.cpus is not None or self.gpus is not None:
+            own = cluster.Resources(1.0 if self.cpus is None else self.cpus, self.gpus or 0.0)
+        return cluster.run(units, self.ray, resources=own, say=shown.say)
 
     def _draw(self, experiment: Experiment[Any], records: Sequence[Record]) -> list[Path]:
         from vestige.drawing import save
@@ -107,11 +144,30 @@ class Run:
         return [save(figure, self.out / experiment.name / f"{name}.png") for name, figure in figures.items()]
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str, option: str = "set") -> tuple[str, str]:
     field_name, equals, value = text.partition("=")
     if not equals or not field_name:
-        raise InputError(f"The 'set' of vestige run must be FIELD=VALUE. Got {text!r} instead.")
+        raise InputError(f"The '{option}' of vestige run must be FIELD=VALUE. Got {text!r} instead.")
     return field_name, value
+
+
+def _values(text: str) -> list[Any]:
+    """The values of one field of a grid."""
+    from vestige import runner
+
+    value = runner.parse(text)
+    return value if isinstance(value, list) else [value]
+
+
+def searched(units: Sequence[Unit]) -> list[str]:
+    """What a search chose for each unit of a seed, and among how many."""
+    found = {}
+    for unit in units:
+        if "search" in unit.details:
+            note = unit.details["search"]
+            chosen = ", ".join(f"{key}={value}" for key, value in note["chosen"].items())
+            found[unit.label] = f"Chosen on validation data among {len(note['tried'])}: {chosen} ({unit.label})"
+    return list(found.values())
 
 
 def table(experiment: Experiment[Any], records: Sequence[Record], preset: str) -> output.Table:

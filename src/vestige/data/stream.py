@@ -115,8 +115,15 @@ class Stream:
         return TaskInfo(index, segment.name, segment.outputs, tuple(sorted(outputs)), logits, n)
 
     def __iter__(self) -> Iterator[Task]:
-        """A fresh pass. The task of the step before is destroyed before the next one is built."""
-        for index, segment in enumerate(self._segments):
+        """A fresh pass over all tasks."""
+        return self.tasks()
+
+    def tasks(self, first: int = 0) -> Iterator[Task]:
+        """A fresh pass from task `first` on; those before it are not built.
+
+        The task of the step before is destroyed before the next one is built.
+        """
+        for index, segment in enumerate(self._segments[first:], first):
             task = Task(self.info(index), *segment.rows("train"), *segment.rows("val"))
             yield task
             task.withdraw()

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from vestige.drawing.heat import Heat, matrix
     from vestige.drawing.lines import curves
     from vestige.drawing.mosaic import images
-    from vestige.drawing.page import Code, Page, Picture
+    from vestige.drawing.page import Code, Heading, Page, Part, Picture
     from vestige.drawing.quadrants import plane, quadrant
     from vestige.drawing.tables import Table
     from vestige.drawing.trade_off import pareto_front, scatter_front
 
 HOMES = {
     "Code": "page",
+    "Heading": "page",
     "Heat": "heat",
     "Page": "page",
+    "Part": "page",
     "Picture": "page",
     "Table": "tables",
     "bars": "columns",
@@ -41,8 +43,10 @@ HOMES = {
 
 __all__ = [
     "Code",
+    "Heading",
     "Heat",
     "Page",
+    "Part",
     "Picture",
     "Table",
     "bars",

@@ -1,7 +1,7 @@
 """A matrix as coloured cells with the value written in each, as a picture and as an HTML table.
 
 The colours run evenly from dark to light (cividis), so they survive a grey print and colour-blind eyes. Light is
-better, and what was not measured has no colour.
+better, or larger where neither is better, and what was not measured has no colour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CELL_INCHES = (0.72, 0.42)
 BORDER_INCHES = (2.2, 1.4)
 # Under this share of white a cell is dark, and its number is written in white.
 DARK = 0.45
-SIDES = {"up": "larger is better", "down": "smaller is better"}
+SIDES = {"up": "larger is better", "down": "smaller is better", "neither": ""}
 TIPS = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
 
 
@@ -39,7 +39,7 @@ class Shades:
         if limits is not None and not low < high:
             refuse("limits", "matrix", "(low, high) with low < high", limits)
         self.scale = Normalize(low, high if high > low else low + 1.0)
-        self.colours = matplotlib.colormaps["cividis" if better == "up" else "cividis_r"]
+        self.colours = matplotlib.colormaps["cividis_r" if better == "down" else "cividis"]
         self.tip = TIPS[bool((measured < low).any()), bool((measured > high).any())]
 
     def fill(self, value: float) -> tuple[float, float, float]:
@@ -94,7 +94,8 @@ def matrix(
 ) -> Figure:
     """`values` (r, c) as coloured cells under names of `rows` and `columns`; NaN is left blank.
 
-    `better` is the end of the scale that is drawn light: "up" for accuracies, "down" for losses and divergences.
+    `better` is the end of the scale that is drawn light: "up" for accuracies, "down" for losses and divergences, and
+    "neither" for what is good or bad by its place, such as an entropy.
     `limits` are the values at the two ends of the colours, for matrices that are to be compared; by default the
     smallest and the largest. A value beyond them has the colour of the end, and the bar of colours gets a tip.
     """

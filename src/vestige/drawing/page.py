@@ -1,9 +1,9 @@
 """One self-contained HTML page: text, tables and pictures in a single file that opens from disk.
 
 Nothing is fetched: the style and the small script stand in the page, pictures are inlined as data. It follows the
-reader's light or dark setting, prints, fits a phone, and can be used by keyboard and screen reader: a link past the
-head, landmarks, one heading a section, a text for every picture, tables that scroll and sort by buttons. Every text
-that comes in is escaped; a page says what it is given and never runs it.
+reader's light or dark setting, which a button changes, prints, fits a phone, and can be used by keyboard and screen
+reader: a link past the head, landmarks, one heading a section, a text for every picture, tables that scroll and sort by
+buttons. Every text that comes in is escaped; a page says what it is given and never runs it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,18 @@ class Code:
         return f'<pre tabindex="0"><code>{escape(printable(self.text))}</code></pre>\n'
 
 
-Part: TypeAlias = "str | Table | Heat | Picture | Code"
+@dataclass(frozen=True)
+class Heading:
+    """A heading inside a section, for a section of many parts."""
+
+    text: str
+
+    def html(self) -> str:
+        """An `<h3>`."""
+        return f"<h3>{_text(self.text)}</h3>\n"
+
+
+Part: TypeAlias = "str | Table | Heat | Picture | Code | Heading"
 
 
 class Page:
@@ -84,17 +95,24 @@ class Page:
         self._sections: list[tuple[str, tuple[Part, ...]]] = []
 
     def section(self, heading: str, *parts: Part) -> Self:
-        """Add a section: each part a paragraph (a string), a `Table`, `Heat`, `Picture` or `Code`.
+        """Add a section: each part a paragraph (a string), a `Table`, `Heat`, `Picture`, `Code` or `Heading`.
 
         Returns the page, so that sections can be added in a row.
         """
         if not heading.strip():
             refuse("heading", "Page.section", "a few words", repr(heading))
         for part in parts:
-            if not isinstance(part, str | Table | Heat | Picture | Code):
-                refuse("parts", "Page.section", "strings, Tables, Heats, Pictures or Code", type(part).__name__)
+            if not isinstance(part, str | Table | Heat | Picture | Code | Heading):
+                refuse(
+                    "parts", "Page.section", "strings, Tables, Heats, Pictures, Code or Headings", type(part).__name__
+                )
         self._sections.append((heading, parts))
         return self
+
+    @property
+    def sections(self) -> tuple[tuple[str, tuple[Part, ...]], ...]:
+        """Headings with their parts, as added."""
+        return tuple(self._sections)
 
     def html(self) -> str:
         """The whole page; the same parts give the same text."""
@@ -134,7 +152,9 @@ def _part(part: Part) -> str:
     if isinstance(part, Table | Heat):
         note = f'<p class="note">{_text(part.note)}</p>\n' if part.note else ""
         label = _attribute(part.title or "table")
-        return f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">\n{part.html()}</div>\n{note}'
+        shown = f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">\n{part.html()}</div>\n{note}'
+        # Matrices are small and come in numbers: they stand side by side where there is room.
+        return f'<figure class="side">\n{shown}</figure>\n' if isinstance(part, Heat) else shown
     return part.html()
 
 

@@ -1,8 +1,9 @@
 """A table, and how it is written: CSV for machines; Markdown, LaTeX and HTML for people.
 
-People get the same number of decimals throughout a table, enough for its largest number; CSV gets every digit. Text is
-never read as markup: each format escapes its own, and control characters are spelt out. In CSV a text that a
-spreadsheet would run as a formula gets an apostrophe before it, the one place where a cell is changed.
+People get the same number of decimals throughout a table (or each row or column of it), enough for the largest number
+there; CSV gets every digit. Text is never read as markup: each format escapes its own, and control characters are spelt
+out. In CSV a text that a spreadsheet would run as a formula gets an apostrophe before it, the one place where a cell is
+changed.
 
 This file imports neither torch nor matplotlib, so that the shell can print a table at once.
 """
@@ -16,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from vestige.errors import InputError
 
@@ -26,12 +27,17 @@ Cell: TypeAlias = "str | float | int | None"
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is shown: `rows` of ready cells; numbers (None included) stand right, words left."""
+    """A table as it is shown: `rows` of ready cells; numbers (None included) stand right, words left.
+
+    `alike` says which numbers share their decimals: those of the whole "table", of each "row" where every row is
+    another quantity, or of each "column".
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+    alike: Literal["table", "row", "column"] = "table"
 
     def __post_init__(self) -> None:
         wide = len(self.columns)
@@ -40,7 +46,11 @@ class Table:
                 raise InputError(f"The 'rows' of Table must be {wide} cells wide. Got {len(row)} instead.")
 
     def texts(self) -> list[list[str]]:
-        """The cells as people read them, with the same decimals throughout."""
+        """The cells as people read them, with the same decimals where they are `alike`."""
+        if self.alike == "row":
+            return [_alike(row) for row in self.rows]
+        if self.alike == "column" and self.rows:
+            return [list(row) for row in zip(*map(_alike, zip(*self.rows, strict=True)), strict=True)]
         places = decimals(v for row in self.rows for v in row if isinstance(v, float))
         return [[cell(value, places) for value in row] for row in self.rows]
 
@@ -130,6 +140,11 @@ def cell(value: Cell, places: int = 4) -> str:
         return printable(str(value))
     text = f"{value:.{places}f}"
     return text.lstrip("-") if float(text) == 0 else text
+
+
+def _alike(values: Sequence[Cell]) -> list[str]:
+    places = decimals(v for v in values if isinstance(v, float))
+    return [cell(value, places) for value in values]
 
 
 def _is_number(value: Cell) -> bool:

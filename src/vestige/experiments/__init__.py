@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from vestige.experiments.beyond_audit import BeyondAudit
 from vestige.experiments.beyond_chain import BeyondChain
 from vestige.experiments.beyond_matrix import BeyondMatrix
 from vestige.experiments.cdre_fig2 import CDREFig2a, CDREFig2b, CDREFig2c, CDREFig2d
@@ -9,6 +10,14 @@ from vestige.experiments.cdre_fig5 import CDREFig5
 from vestige.experiments.cdre_table1 import CDRETable1
 from vestige.experiments.cdre_table2 import CDRETable2
 from vestige.experiments.experiment import PRESETS, Experiment, Line, Tell, Verdict, line
+from vestige.experiments.robust_audit import RobustAudit
+from vestige.experiments.robust_early import RobustFig2, RobustFig3, RobustFig4
+from vestige.experiments.robust_permuted import RobustFig9
+from vestige.experiments.robust_search import RobustSearch
+from vestige.experiments.robust_single import RobustFig6, RobustFig8
+from vestige.experiments.robust_split import RobustFig5, RobustFig7
+from vestige.experiments.robust_timed import RobustFig13, RobustFig14
+from vestige.experiments.robust_unseen import RobustFig16, RobustFig18
 from vestige.experiments.rwalk_samples import Fig4, Fig5
 from vestige.experiments.rwalk_search import SearchMNIST
 from vestige.experiments.rwalk_table1 import Table1CIFAR, Table1MNIST
@@ -17,6 +26,7 @@ from vestige.experiments.rwalk_table3 import Table3
 from vestige.experiments.rwalk_tasks import Fig2, Fig3, Fig6
 
 EXPERIMENTS: dict[str, Experiment[Any]] = {
+    "beyond-audit": BeyondAudit(),
     "beyond-chain": BeyondChain(),
     "beyond-matrix": BeyondMatrix(),
     "cdre-fig2a": CDREFig2a(),
@@ -26,6 +36,20 @@ EXPERIMENTS: dict[str, Experiment[Any]] = {
     "cdre-fig5": CDREFig5(),
     "cdre-table1": CDRETable1(),
     "cdre-table2": CDRETable2(),
+    "robust-audit": RobustAudit(),
+    "robust-fig2": RobustFig2(),
+    "robust-fig3": RobustFig3(),
+    "robust-fig4": RobustFig4(),
+    "robust-fig5": RobustFig5(),
+    "robust-fig6": RobustFig6(),
+    "robust-fig7": RobustFig7(),
+    "robust-fig8": RobustFig8(),
+    "robust-fig9": RobustFig9(),
+    "robust-fig13": RobustFig13(),
+    "robust-fig14": RobustFig14(),
+    "robust-fig16": RobustFig16(),
+    "robust-fig18": RobustFig18(),
+    "robust-search": RobustSearch(),
     "rwalk-fig2": Fig2(),
     "rwalk-fig3": Fig3(),
     "rwalk-fig4": Fig4(),

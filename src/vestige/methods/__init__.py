@@ -7,12 +7,15 @@ from vestige.checks import one_of
 from vestige.data.stream import Stream
 from vestige.errors import InputError
 from vestige.methods.base import Info, Learner, Outputs, Spec, TrainConfig
+from vestige.methods.ensemble import Ensemble
 from vestige.methods.ewc import EWC, EWCHuszar
 from vestige.methods.ewc_pp import EWCPP
 from vestige.methods.gem import GEM
 from vestige.methods.icarl import ICaRL, ICaRLHB1
 from vestige.methods.joint import Joint
+from vestige.methods.mc_dropout import MCDropout
 from vestige.methods.pi import PI
+from vestige.methods.posterior import Posterior
 from vestige.methods.presets import PRESETS, preset_fields
 from vestige.methods.rehearsed import EWCPPS, EWCS, PIS, EWCHuszarS, RWalkS, VanillaS
 from vestige.methods.rwalk import RWalk
@@ -22,6 +25,7 @@ from vestige.methods.vcl_coreset import CoresetOnly, VCLCoreset
 
 METHODS: dict[str, type[Learner]] = {
     "coreset_only": CoresetOnly,
+    "ensemble": Ensemble,
     "ewc": EWC,
     "ewc_huszar": EWCHuszar,
     "ewc_huszar_s": EWCHuszarS,
@@ -32,6 +36,7 @@ METHODS: dict[str, type[Learner]] = {
     "icarl": ICaRL,
     "icarl_hb1": ICaRLHB1,
     "joint": Joint,
+    "mc_dropout": MCDropout,
     "pi": PI,
     "pi_s": PIS,
     "rwalk": RWalk,
@@ -69,12 +74,15 @@ __all__ = [
     "CoresetOnly",
     "EWCHuszar",
     "EWCHuszarS",
+    "Ensemble",
     "ICaRL",
     "ICaRLHB1",
     "Info",
     "Joint",
     "Learner",
+    "MCDropout",
     "Outputs",
+    "Posterior",
     "RWalk",
     "RWalkS",
     "Spec",

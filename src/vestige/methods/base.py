@@ -19,16 +19,17 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
-from torch.nn import functional
 
 from vestige.checks import one_of
 from vestige.data.task import Task, TaskInfo
 from vestige.errors import StoreError
 from vestige.memory import Memory
+from vestige.methods.outputs import Outputs as Outputs
 from vestige.nets import INITS, NETS, Classifier, build_net
 from vestige.store import load_into
 
 HEADS = ("fixed", "grown")
+OPTIMIZERS = ("adam", "sgd")
 
 
 class Info(NamedTuple):
@@ -50,7 +51,8 @@ class TrainConfig:
     """The network and how it is trained; methods add their own fields.
 
     `net` is one of `vestige.nets.NETS`, `hidden` the widths of the "mlp"; `init` says how the weights begin; `head`
-    whether all outputs are there from the start or each task brings its own ("grown").
+    whether all outputs are there from the start or each task brings its own ("grown"). `optimizer` is "adam" or "sgd",
+    the latter without momentum.
     """
 
     hidden: tuple[int, ...] = (256, 256)
@@ -59,28 +61,7 @@ class TrainConfig:
     net: str = "mlp"
     init: str = "torch"
     head: str = "fixed"
-
-
-class Outputs:
-    """The logits over which a loss is taken: a slice where they are neighbours, an index where they are not."""
-
-    def __init__(self, outputs: Sequence[int], n_outputs: int) -> None:
-        self.outputs = tuple(outputs)
-        first, last = self.outputs[0], self.outputs[-1]
-        self.first, self.stop = first, last + 1
-        self.contiguous = last - first + 1 == len(self.outputs)
-        self.all = self.contiguous and len(self.outputs) == n_outputs
-        self.index = torch.tensor(self.outputs)
-        self.place = torch.full((n_outputs,), -1, dtype=torch.int64)
-        self.place[self.index] = torch.arange(len(self.outputs))
-
-    def loss(self, logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
-        """Mean cross-entropy over these outputs alone. A label outside them is an error, not a silent zero."""
-        if self.all:
-            return functional.cross_entropy(logits, y)
-        if self.contiguous:
-            return functional.cross_entropy(logits[:, self.first : self.stop], y - self.first)
-        return functional.cross_entropy(logits[:, self.index], self.place[y])
+    optimizer: str = "adam"
 
 
 def padded(value: Tensor, shape: Sequence[int]) -> Tensor:
@@ -99,6 +80,8 @@ class Learner(ABC):
     uses_task: ClassVar[bool] = False
     # Whether the softmax of `predict`'s scores is how sure the learner is, rather than a mere order.
     probabilities: ClassVar[bool] = True
+    # Whether `state_dict` is all that the learner is, so that a run may go on from it in another process.
+    resumable: ClassVar[bool] = True
     # Rows of the task under way that `begin_task` keeps out of training, such as a coreset; None: all are trained on.
     held_back: Int64[Tensor, " m"] | None = None
 
@@ -107,7 +90,7 @@ class Learner(ABC):
 
     def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
         self.spec, self.config, self.seed = spec, config or self.default_config(), seed
-        for name, options in (("net", NETS), ("init", INITS), ("head", HEADS)):
+        for name, options in (("net", NETS), ("init", INITS), ("head", HEADS), ("optimizer", OPTIMIZERS)):
             one_of(getattr(self.config, name), options, name, type(self).__name__)
         self.memory: Memory | None = None
         self.optimizer: torch.optim.Optimizer | None = None
@@ -168,8 +151,9 @@ class Learner(ABC):
             self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def fresh_optimizer(self) -> torch.optim.Optimizer:
-        """Adam over the whole network; fused, which does the same sums in one pass over the weights."""
-        return torch.optim.Adam(self.net.parameters(), lr=self.config.lr, fused=True)
+        """Over the whole network; fused, which does the same sums in one pass over the weights."""
+        kind = torch.optim.SGD if self.config.optimizer == "sgd" else torch.optim.Adam
+        return kind(self.net.parameters(), lr=self.config.lr, fused=True)
 
     def step(self, loss: Float[Tensor, ""]) -> Info:
         """One optimiser step down `loss`."""
@@ -220,7 +204,7 @@ class Learner(ABC):
         self.net.load_state_dict(parts["net"])
         if self.memory is not None:
             self.memory.load_state_dict(parts["memory"])
-        if parts["optimizer"]:
+        if parts["optimizer"] or self.config.optimizer == "sgd":  # the latter holds nothing that could be stored
             self.optimizer = self.fresh_optimizer()
             moments: dict[int, dict[str, Tensor]] = {}
             for key, value in parts["optimizer"].items():

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from vestige import rng
 from vestige.checks import number, one_of, whole
 from vestige.data.task import Task
 from vestige.methods.base import Info, Outputs, Spec, TrainConfig
@@ -48,31 +49,38 @@ class EWCConfig(TrainConfig):
     """`lam` weighs the pull; `fisher` says which Fisher.
 
     `fisher_batch_size` bounds memory and changes nothing (None: what the network takes at once), except for "batch",
-    which is defined by it and needs a number.
+    which is defined by it and needs a number. `fisher_samples` of the task, drawn by the seed, stand for all (None: all
+    of them).
     """
 
     lam: float = 100.0
     half: bool = True
     fisher: str = "empirical"
     fisher_batch_size: int | None = None
+    fisher_samples: int | None = None
     normalise: str = "none"
 
 
-def task_fisher(learner: Vanilla, task: Task, kind: str, batch_size: int | None) -> Named:
-    """The Fisher of the whole task at the weights of now, over the outputs that the task trains."""
+def task_fisher(learner: Vanilla, task: Task, kind: str, batch_size: int | None, samples: int | None = None) -> Named:
+    """The Fisher of the task, or of `samples` of it, at the weights of now, over the outputs that the task trains."""
     net, outputs, rows = learner.net, learner.outputs, batch_size or learner.net.rows_at_once
+    task_x, task_y = task.x, task.y
+    if samples is not None and samples < len(task_y):
+        generator = rng.fork(learner.seed, "fisher", task.info.index)
+        drawn = torch.randperm(len(task_y), generator=generator)[:samples]
+        task_x, task_y = task_x[drawn], task_y[drawn]
 
     def summed(logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
         return outputs.loss(logits, y) * len(y)
 
     if kind == "empirical":
-        return fisher_empirical(net, task.x, task.y, loss=summed, rows=rows)
+        return fisher_empirical(net, task_x, task_y, loss=summed, rows=rows)
     if kind == "true":
-        return fisher_true(net, task.x, outputs=list(outputs.outputs), rows=rows)
+        return fisher_true(net, task_x, outputs=list(outputs.outputs), rows=rows)
     mean = zeros(net)
-    for x, y in zip(task.x.split(rows), task.y.split(rows), strict=True):
+    for x, y in zip(task_x.split(rows), task_y.split(rows), strict=True):
         for name, value in fisher_batch(net, x, y, loss=summed).items():
-            mean[name] += value * (len(y) / len(task))
+            mean[name] += value * (len(y) / len(task_y))
     return mean
 
 
@@ -88,6 +96,8 @@ class EWC(Vanilla):
         one_of(self.config.normalise, NORMALISE, "normalise", type(self).__name__)
         if self.config.fisher_batch_size is not None or self.config.fisher == "batch":
             whole(self.config.fisher_batch_size, "fisher_batch_size", type(self).__name__, low=1)
+        if self.config.fisher_samples is not None:
+            whole(self.config.fisher_samples, "fisher_samples", type(self).__name__, low=1)
         self.strength = self.config.lam / 2 if self.config.half else self.config.lam
         self.weight: Named = {}  # A, empty before the first task has ended
         self.anchor: Named = {}  # B / A
@@ -114,8 +124,9 @@ class EWC(Vanilla):
 
     def fisher_of(self, task: Task) -> Named:
         """The Fisher of the task that is ending, at the weights of now, scaled as asked for."""
-        fisher = task_fisher(self, task, self.config.fisher, self.config.fisher_batch_size)
-        return scaled(fisher, self.config.normalise)
+        c = self.config
+        fisher = task_fisher(self, task, c.fisher, c.fisher_batch_size, c.fisher_samples)
+        return scaled(fisher, c.normalise)
 
     def end_task(self, task: Task) -> None:
         """Add this task's quadratic to those before it."""

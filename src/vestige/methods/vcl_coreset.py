@@ -19,6 +19,7 @@ k-center starts at a sample drawn by the seed, theirs at the first row.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -31,7 +32,7 @@ from vestige.data.task import Task, TaskInfo
 from vestige.memory import SAMPLERS, Memory, View
 from vestige.methods.base import Outputs, Spec
 from vestige.methods.vcl import VCL, VCLConfig, expected_loss
-from vestige.nets.bayes import BayesMLP
+from vestige.nets.bayes import BayesNet
 
 CORESETS = ("k_center", "uniform")
 FITS = ("together", "per_task")
@@ -61,7 +62,7 @@ class VCLCoreset(VCL):
         one_of(c.coreset_fit, FITS, "coreset_fit", owner)
         self.memory: Memory = Memory(None)  # `coreset` samples of each task: it grows with their number
         self.rivals: dict[int, tuple[int, ...]] = {}  # by task: the outputs that its samples compete among
-        self.tested: dict[int, BayesMLP] = {}  # by task; -1: whichever task; empty while a task is under way
+        self.tested: dict[int, BayesNet] = {}  # by task; -1: whichever task; empty while a task is under way
 
     @classmethod
     def default_config(cls) -> CoresetConfig:
@@ -91,7 +92,7 @@ class VCLCoreset(VCL):
         for key in [-1] if self.config.coreset_fit == "together" else self.rivals:
             self.tested[key] = self.fitted([*self.rivals] if key == -1 else [key])
 
-    def fitted(self, tasks: list[int]) -> BayesMLP:
+    def fitted(self, tasks: list[int]) -> BayesNet:
         """The network of now after training on the coresets of `tasks`; the network of now stays as it is."""
         net = copy.deepcopy(self.net)
         net.advance()
@@ -115,14 +116,12 @@ class VCLCoreset(VCL):
         own, latest = self.rivals[task], self.outputs.outputs
         return latest if set(own) <= set(latest) else own
 
-    @torch.no_grad()
-    def posterior_logits(
+    def draws(
         self, x: Float[Tensor, "n *shape"], samples: int, generator: torch.Generator, task: TaskInfo | None = None
-    ) -> Float[Tensor, "s n k"]:
+    ) -> Iterator[Float[Tensor, "s n k"]]:
         """From the network that was fitted to the coreset, of this task if it is told and has one."""
         key = -1 if task is None else task.index
-        net = self.tested.get(key, self.tested.get(-1, self.net))
-        return net(x, samples, generator)
+        return self.tested.get(key, self.tested.get(-1, self.net)).draw(x, samples, generator)
 
     def method_state(self) -> dict[str, Tensor]:
         """And which outputs each coreset competes among, what is withheld, and the networks to be tested."""

@@ -7,24 +7,27 @@ For one input with class probabilities p_1..p_S of S posterior samples and their
 The last is high where samples are sure and disagree, which is far from the training data. All are in nats.
 
 `Uncertainty` takes samples one chunk at a time and holds (n, k) and (n,) numbers, never (S, n, k): chunks of samples
-are merged, and so are accumulators that saw other samples of the same inputs.
+are merged, and so are accumulators that saw other samples of the same inputs; `beside` joins those of other inputs.
 
 `unseen_task_roc` is the detector of C.8: an input set is called unseen when its mean uncertainty exceeds theta times
 that of the current task, theta = 1.0, 1.1, .. 10. Which pairs (model, task) count is not said in the paper and decides
-the area: the current task left out ("others"), or counted as seen ("all"). Both are offered.
+the area: the current task left out ("others"), or counted as seen, either of every model ("all") or of those that have
+tasks to come ("before_last"). All three are offered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from vestige import checks
 
+Pairs = Literal["others", "all", "before_last"]
 THETAS = tuple(round(1 + 0.1 * i, 1) for i in range(91))
 
 
@@ -69,6 +72,35 @@ class Uncertainty:
         self.samples += samples
         return self
 
+    @classmethod
+    def beside(cls, parts: Sequence[Uncertainty]) -> Uncertainty:
+        """One accumulator of other inputs side by side, which saw equally many samples."""
+        whole = cls()
+        p, entropies = [part.sum_p for part in parts], [part.sum_entropy for part in parts]
+        samples = {part.samples for part in parts}
+        if len(samples) != 1 or 0 in samples:
+            checks.refuse("parts", "Uncertainty.beside", "of equally many samples, one at least", sorted(samples))
+        return whole._add(
+            torch.cat([v for v in p if v is not None]), torch.cat([v for v in entropies if v is not None]), *samples
+        )
+
+    def mean_p(self) -> Float64[Tensor, "n k"]:
+        """The prediction: probabilities, averaged over samples."""
+        if self.sum_p is None:
+            checks.refuse("log_p", "Uncertainty", "given before 'mean_p'", "nothing")
+        return self.sum_p / self.samples
+
+    def summary(self, y: Int64[Tensor, " n"], bins: int = 10) -> dict[str, Float64[Tensor, "..."]]:
+        """Means over the inputs, and how well confidence agrees with accuracy; a label of -1 is always a miss."""
+        each, (confidence, guess) = self.compute(), self.mean_p().max(1)
+        diagram = reliability(confidence, guess == y, bins)
+        return {
+            "mutual_information": each["mutual"].mean(),
+            "predictive_entropy": each["predictive"].mean(),
+            "expected_entropy": each["expected"].mean(),
+            "ece": torch.tensor(expected_calibration_error(confidence, guess == y, bins), dtype=torch.float64),
+        } | {f"reliability_{name}": value for name, value in diagram.items()}
+
     def compute(self) -> dict[str, Float64[Tensor, " n"]]:
         """Predictive entropy, expected entropy and mutual information of each input."""
         if self.sum_p is None or self.sum_entropy is None:
@@ -89,19 +121,20 @@ class Roc:
     auc: float
 
 
-def unseen_task_roc(mi: Float[Tensor, "..."], *, pairs: Literal["others", "all"] = "others") -> Roc:
+def unseen_task_roc(mi: Float[Tensor, "..."], *, pairs: Pairs = "others") -> Roc:
     """The detector's ROC from MI[model, task], the mean uncertainty on each task after training up to each.
 
-    Positives are tasks that the model has not been trained on. The last model has none and counts for its negatives.
+    Positives are tasks that the model has not been trained on. The last model has none; unless `pairs` leaves it out,
+    it counts for its negatives.
     """
-    checks.one_of(pairs, ("others", "all"), "pairs", "unseen_task_roc")
+    checks.one_of(pairs, get_args(Pairs), "pairs", "unseen_task_roc")
     if mi.ndim != 2 or mi.shape[0] != mi.shape[1] or len(mi) < 2:
         checks.refuse("mi", "unseen_task_roc", "a square matrix of two tasks at least", tuple(mi.shape))
     if not bool(torch.isfinite(mi).all()) or bool((mi < 0).any()):
         checks.refuse("mi", "unseen_task_roc", "finite and not negative", "other values")
     t = len(mi)
     model, task = torch.meshgrid(torch.arange(t), torch.arange(t), indexing="ij")
-    counted = torch.ones(t, t, dtype=torch.bool) if pairs == "all" else model != task
+    counted = {"all": model >= 0, "others": model != task, "before_last": model < t - 1}[pairs]
     unseen = (task > model)[counted]
     score = (mi / mi.diagonal()[:, None].clamp_min(torch.finfo(mi.dtype).tiny))[counted]
     called = torch.stack([score > theta for theta in THETAS])

@@ -5,15 +5,17 @@ from collections.abc import Callable, Sequence
 from vestige.checks import one_of
 from vestige.nets.batched import BatchedMLP
 from vestige.nets.classifier import Classifier
+from vestige.nets.conv import Conv
 from vestige.nets.convolutional import Table4
 from vestige.nets.dropout import Dropout
 from vestige.nets.initial import INITS, truncated_normal
 from vestige.nets.mlp import MLP
 from vestige.nets.resnet import ResNet18
 
-# (input_shape, hidden, n_outputs, seed) -> a network; `hidden` is the MLP's.
+# (input_shape, hidden, n_outputs, seed) -> a network; `hidden` are the fully connected layers of "mlp" and "conv".
 NETS: dict[str, Callable[[Sequence[int], Sequence[int], int, int], Classifier]] = {
     "mlp": lambda shape, hidden, k, seed: MLP(shape, hidden, k, seed=seed),
+    "conv": lambda shape, hidden, k, seed: Conv(shape, hidden, k, seed=seed),
     "table4": lambda shape, hidden, k, seed: Table4(shape, k, seed=seed),
     "resnet18": lambda shape, hidden, k, seed: ResNet18(shape, k, seed=seed),
     "resnet18_reduced": lambda shape, hidden, k, seed: ResNet18(shape, k, seed=seed, width=20),
@@ -36,4 +38,4 @@ def build_net(
     return net
 
 
-__all__ = ["INITS", "MLP", "NETS", "BatchedMLP", "Classifier", "Dropout", "ResNet18", "Table4", "build_net"]
+__all__ = ["INITS", "MLP", "NETS", "BatchedMLP", "Classifier", "Conv", "Dropout", "ResNet18", "Table4", "build_net"]

@@ -1,156 +1,77 @@
-"""Networks with a mean-field Gaussian over their weights, each with its own mean and variance (Graves 2011).
+"""Networks of mean-field layers: the weights of a plain network become means, and each gets a variance and a prior.
 
-A layer never draws weights. It draws its outputs, which given the inputs are Gaussian with mean x mu + m and variance
-x^2 sigma^2 + s^2 (the local reparameterisation of Kingma et al. 2015): independent noise for each row, so the gradient
-is less noisy and `samples` of the posterior are one batched product; the first layer, whose input is the same for all
-of them, is computed once. For one row of a fully connected network the joint law of all layers is that of drawn
-weights; between rows it is not, which no loss or prediction here depends on. In a convolution the pixels of one output
-share their weights but not their noise: their marginals are right, their correlation is left out, as is usual.
-
-Every layer carries its prior, as buffers: N(0, `prior_std`^2) at first, and whatever posterior it is replaced by. The
-KL of posterior from prior is the closed form. Names: `weight` and `bias` are means, `*_log_var` the log-variances.
+`forward` gives logits (samples, n, k) as one batched pass, and has a gradient. `draw` gives the same law for
+predictions, a few samples at a time: the first layer's moments, which no sample changes, are computed once, later
+layers draw weights instead of outputs where that is less, and no more than `rows_at_once` rows times samples are held.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from vestige import rng
-
-PARTS = ("weight", "bias")
-
-
-def gaussian_kl(
-    mean: Float[Tensor, "*shape"],
-    log_var: Float[Tensor, "*shape"],
-    prior_mean: Float[Tensor, "*shape"],
-    prior_log_var: Float[Tensor, "*shape"],
-) -> Float[Tensor, ""]:
-    """KL(N(mean, var) || N(prior_mean, prior_var)), summed over all entries."""
-    gap = prior_log_var - log_var
-    return 0.5 * (gap + (-gap).exp() + (mean - prior_mean).square() * (-prior_log_var).exp() - 1).sum()
+from vestige.nets.bayes_layers import MeanField, MeanFieldConv2d, MeanFieldLinear
+from vestige.nets.bayes_layers import gaussian_kl as gaussian_kl
+from vestige.nets.classifier import Classifier
+from vestige.nets.conv import Conv
+from vestige.nets.convolutional import Images
+from vestige.nets.mlp import MLP
 
 
-class MeanField(nn.Module, ABC):
-    """What both kinds of layer share: means, log-variances and a prior. A child says how inputs meet them."""
+def weighted_layers(net: nn.Module) -> list[nn.Linear | nn.Conv2d]:
+    """The layers of a plain network that have weights, from the input to the head."""
+    return [m for m in net.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
 
-    weight: Tensor
-    bias: Tensor
-    weight_log_var: Tensor
-    bias_log_var: Tensor
-    ndim: int  # of an input without the axis of samples
 
-    def __init__(self, weight: Tensor, bias: Tensor, *, log_var: float, prior_std: float) -> None:
+class BayesNet(nn.Module, ABC):
+    """A chain of mean-field layers; which outputs count is the learner's to say."""
+
+    # Rows times samples that `draw` holds at once: what fits a processor's cache. Changes nothing but the noise.
+    rows_at_once: ClassVar[int] = 8192
+    head: MeanFieldLinear
+
+    def __init__(self, plain: Classifier, *, log_var: float, prior_std: float) -> None:
         super().__init__()
-        for name, mean in zip(PARTS, (weight, bias), strict=True):
-            mean = mean.detach()
-            self.register_parameter(name, nn.Parameter(mean.clone()))
-            self.register_parameter(f"{name}_log_var", nn.Parameter(torch.full_like(mean, log_var)))
-            self.register_buffer(f"prior_{name}", torch.zeros_like(mean))
-            self.register_buffer(f"prior_{name}_log_var", torch.full_like(mean, 2 * math.log(prior_std)))
-        self.first_log_var, self.prior_std = log_var, prior_std
-
-    @abstractmethod
-    def along(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """The linear map of this layer."""
-
-    def forward(self, x: Float[Tensor, "..."], samples: int, generator: Generator) -> Float[Tensor, "..."]:
-        """`samples` draws of the outputs: of one input for all of them, or, where x has that axis, of one each."""
-        mean = self.along(x, self.weight, self.bias)
-        var = self.along(x.square(), self.weight_log_var.exp(), self.bias_log_var.exp())
-        shape = (samples, *mean.shape) if x.ndim == self.ndim else mean.shape
-        return mean + var.sqrt() * torch.randn(shape, generator=generator, dtype=mean.dtype)
-
-    def kl(self, rows: Tensor | None = None) -> Float[Tensor, ""]:
-        """KL of the posterior from the prior, over all outputs of the layer or over `rows` of them."""
-        total = self.weight.new_zeros(())
-        for name in PARTS:
-            four = [getattr(self, n) for n in (name, f"{name}_log_var", f"prior_{name}", f"prior_{name}_log_var")]
-            total = total + gaussian_kl(*(v if rows is None else v[rows] for v in four))
-        return total
-
-    @torch.no_grad()
-    def advance(self, rows: Tensor | None = None) -> None:
-        """The posterior becomes the prior, of all outputs or of `rows` of them."""
-        for name in ("weight", "bias", "weight_log_var", "bias_log_var"):
-            prior, here = getattr(self, f"prior_{name}"), getattr(self, name)
-            if rows is None:
-                prior.copy_(here)
-            else:
-                prior[rows] = here[rows]
-
-    @torch.no_grad()
-    def forget_prior(self) -> None:
-        """The prior is N(0, prior_std^2) again."""
-        for name in PARTS:
-            getattr(self, f"prior_{name}").zero_()
-            getattr(self, f"prior_{name}_log_var").fill_(2 * math.log(self.prior_std))
-
-
-class MeanFieldLinear(MeanField):
-    """Fully connected."""
-
-    ndim = 2
-
-    def along(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """x W' + b."""
-        return functional.linear(x, weight, bias)
-
-
-class MeanFieldConv2d(MeanField):
-    """Convolution of images (n, c, h, w), or (samples, n, c, h, w)."""
-
-    ndim = 4
-
-    def __init__(self, weight: Tensor, bias: Tensor, *, log_var: float, prior_std: float, padding: int = 0) -> None:
-        super().__init__(weight, bias, log_var=log_var, prior_std=prior_std)
-        self.padding = padding
-
-    def along(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """x * W + b; samples and rows are one batch."""
-        flat = x.flatten(0, -4) if x.ndim > 4 else x
-        out = functional.conv2d(flat, weight, bias, padding=self.padding)
-        return out.reshape(*x.shape[:-3], *out.shape[1:])
-
-
-class BayesMLP(nn.Module):
-    """A fully connected ReLU network of mean-field layers; which outputs count is the learner's to say."""
-
-    def __init__(
-        self,
-        input_shape: Sequence[int],
-        hidden: Sequence[int],
-        n_outputs: int,
-        *,
-        seed: int,
-        log_var: float = -6.0,
-        prior_std: float = 1.0,
-    ) -> None:
-        super().__init__()
-        widths = [math.prod(input_shape), *hidden, n_outputs]
-        with rng.guard(seed, "init"):
-            plain = [nn.Linear(a, b) for a, b in pairwise(widths)]
+        kinds = {nn.Linear: MeanFieldLinear, nn.Conv2d: MeanFieldConv2d}
         settings = {"log_var": log_var, "prior_std": prior_std}
-        layers = [MeanFieldLinear(layer.weight, layer.bias, **settings) for layer in plain]
+        layers = [kinds[type(layer)](layer.weight, layer.bias, **settings) for layer in weighted_layers(plain)]
         self.body = nn.ModuleList(layers[:-1])
         self.head = layers[-1]
 
+    @abstractmethod
+    def enter(self, index: int, h: Tensor) -> Tensor:
+        """What layer `index` takes of the one before it, or of the inputs."""
+
     def forward(self, x: Float[Tensor, "n *shape"], samples: int, generator: Generator) -> Float[Tensor, "s n k"]:
         """Logits of `samples` draws from the posterior."""
-        h = x.flatten(1)
-        for layer in self.body:
-            h = layer(h, samples, generator).relu()
-        return self.head(h, samples, generator)
+        h: Tensor = x
+        for index, layer in enumerate(self.layers()):
+            h = layer(self.enter(index, h), samples, generator)
+        return h
 
-    def layers(self) -> list[MeanFieldLinear]:
+    def draw(
+        self, x: Float[Tensor, "n *shape"], samples: int, generator: Generator
+    ) -> Iterator[Float[Tensor, "s n k"]]:
+        """Logits of `samples` draws, some at a time, without a gradient."""
+        first, *rest = self.layers()
+        with torch.no_grad():
+            mean, std = first.moments(self.enter(0, x))
+        for part in torch.arange(samples).split(max(self.rows_at_once // len(x), 1)):
+            with torch.no_grad():
+                noise = torch.randn(len(part), *mean.shape, generator=generator, dtype=mean.dtype)
+                h = noise.mul_(std).add_(mean)
+                for index, layer in enumerate(rest, 1):
+                    h = layer.drawn(self.enter(index, h), generator)
+            yield h
+
+    def layers(self) -> list[MeanField]:
         """From the input to the head."""
         return [*self.body, self.head]
 
@@ -178,3 +99,56 @@ class BayesMLP(nn.Module):
             layer.bias[at] = bias[at]
             layer.weight_log_var[at] = layer.first_log_var
             layer.bias_log_var[at] = layer.first_log_var
+
+
+class BayesMLP(BayesNet):
+    """Fully connected, with ReLU."""
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        hidden: Sequence[int],
+        n_outputs: int,
+        *,
+        seed: int,
+        log_var: float = -6.0,
+        prior_std: float = 1.0,
+    ) -> None:
+        super().__init__(MLP(input_shape, hidden, n_outputs, seed=seed), log_var=log_var, prior_std=prior_std)
+
+    def enter(self, index: int, h: Tensor) -> Tensor:
+        """Inputs flat, then rectified outputs."""
+        return h.flatten(1) if index == 0 else h.relu_()
+
+
+class BayesConv(BayesNet):
+    """The shape of `Conv`: two convolutions, one pooling layer, fully connected layers."""
+
+    rows_at_once: ClassVar[int] = 512
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        hidden: Sequence[int],
+        n_outputs: int,
+        *,
+        seed: int,
+        log_var: float = -6.0,
+        prior_std: float = 1.0,
+    ) -> None:
+        super().__init__(Conv(input_shape, hidden, n_outputs, seed=seed), log_var=log_var, prior_std=prior_std)
+        self.images = Images()
+
+    def enter(self, index: int, h: Tensor) -> Tensor:
+        """Images; rectified, and after the second convolution pooled and flat. Samples and rows are one batch."""
+        if index == 0:
+            found: Tensor = self.images(h)
+            return found
+        h = h.relu_()
+        if index != 2:
+            return h
+        pooled = functional.max_pool2d(h.flatten(0, -4), 2).flatten(1)
+        return pooled.unflatten(0, (math.prod(h.shape[:-4]), h.shape[-4]))
+
+
+BAYES_NETS: dict[str, Callable[..., BayesNet]] = {"mlp": BayesMLP, "conv": BayesConv}

@@ -1,20 +1,21 @@
 """REPRODUCTIONS.md: every experiment whose Records are kept, measured beside published, with command and verdict.
 
 It reads Records and computes nothing: lines and verdict are the experiment's own. Records stay valid when code changes
-later; each carries the hash of the code that made it, and the document names them.
+later; each carries the hash of the code that made it and, where it ran from a checkout, the commit, and the document
+names them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from vestige.drawing import Table
 from vestige.errors import InputError
-from vestige.experiments import EXPERIMENTS, PRESETS, Experiment
+from vestige.experiments import EXPERIMENTS
 from vestige.record import Record
-from vestige.runner import home
+from vestige.report.published import left_out, lines_table
+from vestige.report.reading import Group, belonging, gather, setting
 
 HEAD = """# Reproductions
 
@@ -23,51 +24,73 @@ seeds. A verdict follows from the rule that is printed with it. A miss stays vis
 """
 
 
-def lines_table(experiment: Experiment[Any], records: Sequence[Record], *, title: str = "", note: str = "") -> Table:
-    """Measured beside published and true, where there are such."""
-    lines = experiment.lines(records)
-    given = {"truth": any(x.truth is not None for x in lines), "paper": any(x.paper is not None for x in lines)}
-    optional = [name for name, there in given.items() if there]
-    rows = [(x.label, x.quantity, *(getattr(x, name) for name in optional), x.ours, x.se, x.n) for x in lines]
-    return Table(title, ("", "quantity", *optional, "ours", "se", "seeds"), rows, note)
-
-
-def records_of(name: str, folder: Path) -> list[Record]:
-    """The Records of an experiment, by seed; a figure that shows the runs of a table takes those that it asks for."""
-    experiment = EXPERIMENTS[name]
-    homes = {home(experiment, arm, folder) for arm in experiment.arms(experiment.presets["laptop"])}
-    found = [Record.load(path) for place in sorted(homes) for path in sorted(place.glob("*.json"))]
-    if homes != {folder / name}:
-        asked = [experiment.config(arm) for preset in PRESETS for arm in experiment.arms(experiment.presets[preset])]
-        most = experiment.seeds["laptop"]
-        found = [record for record in found if record.config in asked and record.seed < most]
-    return sorted(found, key=lambda record: record.seed)
-
-
 def section(name: str, records: Sequence[Record]) -> str:
     """One experiment."""
     experiment = EXPERIMENTS[name]
     verdict = experiment.verdict(records)
-    commands = sorted({f"`vestige {r.details['command']}`" for r in records if "command" in r.details})
-    codes = ", ".join(sorted({record.code for record in records}))
-    cut = experiment.cut.get("laptop", "") if any("--preset laptop" in command for command in commands) else ""
+    cut = left_out(Group(name, tuple(records), experiment))
     parts = [
-        f"## {name}: {experiment.item}",
+        f"## {title(name)}",
         (type(experiment).__doc__ or "").partition("\n")[0],
         f"**{verdict.word}.** {verdict.why}",
         f"Rule: {experiment.rule}",
-        f"Run by {', '.join(commands)}; {len(records)} Records; code {codes}." if commands else "",
+        made(records),
         f"Against the published setting this leaves out: {cut}" if cut else "",
         lines_table(experiment, records).markdown(),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
+def made(records: Sequence[Record]) -> str:
+    """Command, preset, seeds and code of the Records."""
+    ran = sorted({f"`vestige {r.details['command']}`" for r in records if "command" in r.details})
+    commits = sorted({r.versions["commit"] for r in records if "commit" in r.versions})
+    facts = [
+        *([f"Run by {', '.join(ran)}"] if ran else []),
+        f"{len(records)} Records, seeds {_spans(sorted({r.seed for r in records}))}",
+        f"code {', '.join(sorted({record.code for record in records}))}",
+        *([f"commit {', '.join(commits)}"] if commits else []),
+    ]
+    return f"{'; '.join(facts)}."
+
+
+def summary(found: dict[str, list[Record]]) -> str:
+    """A line for each experiment, with a link to its section."""
+    lines = ["| experiment | item | verdict | preset | seeds |", "| --- | --- | --- | --- | ---: |"]
+    for name, records in found.items():
+        experiment = EXPERIMENTS[name]
+        presets = ", ".join(sorted({setting(record).removeprefix("preset ") for record in records} - {""}))
+        seeds = len({record.seed for record in records})
+        word = experiment.verdict(records).word
+        lines.append(f"| [{name}](#{anchor(title(name))}) | {experiment.item} | **{word}** | {presets} | {seeds} |")
+    return "\n".join(lines) + "\n"
+
+
+def title(name: str) -> str:
+    """The heading of an experiment."""
+    return f"{name}: {EXPERIMENTS[name].item}"
+
+
+def anchor(heading: str) -> str:
+    """What GitHub makes of a heading: lower case, punctuation dropped, spaces as dashes."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def reproductions(folder: str | Path) -> str:
     """The whole document, in the order in which experiments are listed."""
-    folder = Path(folder)
-    found = {name: records_of(name, folder) for name in EXPERIMENTS}
-    sections = [section(name, records) for name, records in found.items() if records]
-    if not sections:
+    records = gather([folder])
+    found = {name: own for name in EXPERIMENTS if (own := belonging(name, records))}
+    if not found:
         raise InputError(f"The folder '{folder}' must hold Records of experiments. Got none instead.")
-    return "\n".join([HEAD, *sections])
+    return "\n".join([HEAD, summary(found), *(section(name, own) for name, own in found.items())])
+
+
+def _spans(seeds: Sequence[int]) -> str:
+    """0, 1, 2, 5 as '0-2, 5'."""
+    spans: list[list[int]] = []
+    for seed in seeds:
+        if spans and seed == spans[-1][-1] + 1:
+            spans[-1].append(seed)
+        else:
+            spans.append([seed])
+    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)

@@ -1,25 +1,21 @@
 """Runs units on this machine: here, or in a pool of processes with one torch thread each.
 
-Every unit is written, atomically, as soon as it is done; a kill loses at most the units under way. Processes are
-spawned, not forked, so that no state of the caller reaches a run.
+Every unit is written, atomically, as soon as it is done; a kill loses at most the units under way, and of those only
+what came after the last finished task. An interrupt finishes the write that is under way, and leaves.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import multiprocessing
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 
-import torch
-
 from vestige import checks
-from vestige.errors import VestigeWarning
-from vestige.experiments import EXPERIMENTS, Tell
+from vestige.experiments import Tell
 from vestige.record import Record
+from vestige.runner.memory import Room
 from vestige.runner.plan import Unit
+from vestige.runner.pool import Pool
+from vestige.runner.unit import peak_of, run_unit, silent, stored
 
 
 @dataclass(frozen=True)
@@ -31,55 +27,31 @@ class Finished:
     fresh: bool
 
 
-def run(units: Iterable[Unit], *, workers: int = 0, tell: Callable[[Unit], Tell] | None = None) -> Iterator[Finished]:
+def run(
+    units: Iterable[Unit],
+    *,
+    workers: int = 0,
+    tell: Callable[[Unit], Tell] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Iterator[Finished]:
     """Yield each unit's Record as it comes: finished ones first, then the others as they finish.
 
-    `workers` processes run at once; 0 runs here, with this process's threads. `tell` hears how far a unit is, from runs
-    in this process alone.
+    At most `workers` processes run at once, fewer where memory does not allow it; 0 runs here, with this process's
+    threads. `tell` hears how far a unit is, `say` what a person should know: a worker that died, a bound by memory.
     """
     workers = checks.whole(workers, "workers", "runner.run", low=0)
-    left = []
-    for unit in units:
-        found = unit.finished()
+    room, left = Room(workers), []
+    for unit in {unit.path: unit for unit in units}.values():  # two of one place would be one run, made twice
+        found = stored(unit)
         if found is None:
             left.append(unit)
         else:
+            room.measured(peak_of(found))
             yield Finished(unit, found, False)
+    listen = tell or (lambda unit: silent)
     if workers == 0:
         for unit in left:
-            yield Finished(unit, run_unit(unit, tell(unit) if tell else _silent), True)
+            yield Finished(unit, run_unit(unit, listen(unit)), True)
     elif left:
-        yield from _pooled(left, min(workers, len(left)))
-
-
-def run_unit(unit: Unit, tell: Tell) -> Record:
-    """Run one unit and write its Record."""
-    with warnings.catch_warnings():
-        # What a run has to say about its estimates stands in the Record; a thousand runs would bury it here.
-        warnings.simplefilter("ignore", VestigeWarning)
-        record = EXPERIMENTS[unit.experiment].run(unit.config, unit.seed, tell)
-    assert record.id == unit.path.stem, f"{unit.experiment} made a Record of another unit"
-    record = dataclasses.replace(record, details=record.details | {"command": unit.command})
-    record.save(unit.path)
-    return record
-
-
-def _pooled(units: list[Unit], workers: int) -> Iterator[Finished]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
-        waiting: dict[Future[Record], Unit] = {pool.submit(run_unit, unit, _silent): unit for unit in units}
-        try:
-            while waiting:
-                done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield Finished(waiting.pop(future), future.result(), True)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)  # in the worker's own process
-
-
-def _silent(share: float, words: str) -> None:
-    """Where nobody listens."""
+        for unit in Pool(room, listen, say or (lambda words: None)).run(left):
+            yield Finished(unit, Record.load(unit.path), True)

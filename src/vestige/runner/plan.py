@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -29,6 +29,13 @@ class Unit:
     seed: int
     path: Path
     command: str  # the words after `vestige` that run it
+    label: str = ""  # what sets it apart from the other units of its seed
+    details: dict[str, Any] = dataclasses.field(
+        default_factory=dict, compare=False
+    )  # what its Record is to say besides
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.experiment, self.label, f"seed {self.seed}")))
 
     def finished(self) -> Record | None:
         """Its Record, if it is there and whole; a damaged file counts as absent, and is written over."""
@@ -48,16 +55,39 @@ def plan(
 ) -> list[Unit]:
     """The units of experiment `name`, seed by seed, so that early seeds are whole before late ones begin."""
     experiment = EXPERIMENTS[checks.one_of(name, EXPERIMENTS, "name", "vestige run")]
-    config = configured(experiment, preset, overrides or {})
+    arms, count = arms_and_seeds(experiment, preset, seeds, overrides or {})
+    return units_of(experiment, arms, range(count), out, command_of(name, preset, count, overrides or {}))
+
+
+def arms_and_seeds(
+    experiment: Experiment[Any], preset: str, seeds: int | None, overrides: Mapping[str, Any]
+) -> tuple[list[Any], int]:
+    """The units of one seed, and how many seeds there are."""
+    config = configured(experiment, preset, overrides)
     count = experiment.seeds[preset] if seeds is None else checks.whole(seeds, "seeds", "vestige run", low=1)
-    arms = experiment.arms(config)
-    changed = "".join(f" --set {key}={json.dumps(value)}" for key, value in (overrides or {}).items())
-    command = f"run {name} --preset {preset} --seeds {count}{changed}"
-    return [
-        Unit(name, arm, seed, home(experiment, arm, out) / f"{experiment.unit_id(arm, seed)}.json", command)
-        for seed in range(count)
-        for arm in arms
-    ]
+    return list(experiment.arms(config)), count
+
+
+def command_of(name: str, preset: str, seeds: int, overrides: Mapping[str, Any]) -> str:
+    """The words after `vestige` that run it."""
+    changed = "".join(f" --set {key}={json.dumps(value)}" for key, value in overrides.items())
+    return f"run {name} --preset {preset} --seeds {seeds}{changed}"
+
+
+def units_of(
+    experiment: Experiment[Any], arms: Sequence[Any], seeds: Sequence[int], out: str | Path, command: str
+) -> list[Unit]:
+    """A unit for each seed and arm; what is told apart in a label are the fields in which the arms differ."""
+    names = [f.name for f in dataclasses.fields(arms[0])] if arms else []
+    differ = [name for name in names if any(getattr(arm, name) != getattr(arms[0], name) for arm in arms)]
+
+    def label(arm: Any) -> str:  # noqa: ANN401
+        return ", ".join(f"{name}={getattr(arm, name)}" for name in differ if getattr(arm, name) is not None)
+
+    def path(arm: Any, seed: int) -> Path:  # noqa: ANN401
+        return home(experiment, arm, out) / f"{experiment.unit_id(arm, seed)}.json"
+
+    return [Unit(experiment.name, arm, seed, path(arm, seed), command, label(arm)) for seed in seeds for arm in arms]
 
 
 def home(experiment: Experiment[Any], config: Any, out: str | Path) -> Path:  # noqa: ANN401

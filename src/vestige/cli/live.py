@@ -1,0 +1,224 @@
+"""What `vestige run` shows while it runs, on stderr: a live table on a terminal, lines elsewhere, JSON lines on demand.
+
+All three show the same: how many units are finished, how far each that runs is and what it says, the time that is left,
+and the last number that came out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from vestige.cli import output
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.progress import Progress, TaskID
+
+    from vestige.record import Record
+    from vestige.runner import Finished, Unit
+
+EVERY = 10.0  # seconds between two lines on how far a unit is
+
+
+class Pace:
+    """How much is done of `total` units, and how long the rest will take at the pace so far."""
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.total, self.clock, self.start = total, clock, clock()
+        self.found = self.ran = 0
+        self.shares: dict[Path, float] = {}  # of the units under way
+
+    @property
+    def finished(self) -> int:
+        """Units whose Record is there."""
+        return self.found + self.ran
+
+    def told(self, unit: Unit, share: float) -> None:
+        """A unit is so far."""
+        self.shares[unit.path] = max(share, self.shares.get(unit.path, 0.0))
+
+    def done(self, finished: Finished) -> None:
+        """A unit is finished; those that were there before do not count for the pace."""
+        self.shares.pop(finished.unit.path, None)
+        self.ran += finished.fresh
+        self.found += not finished.fresh
+
+    def left(self) -> float:
+        """Seconds; NaN while nothing is known."""
+        now = self.ran + sum(self.shares.values())
+        return (self.clock() - self.start) * (self.total - self.found - now) / now if now else math.nan
+
+
+def clock_words(seconds: float) -> str:
+    """As on a clock: h:mm:ss."""
+    if math.isnan(seconds):
+        return "-:--:--"
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def last_number(record: Record) -> str:
+    """The number that says most in few letters: average accuracy, or the first value that is a number."""
+    from vestige.metrics.matrix import average_accuracy
+
+    if record.matrices:
+        head = record.head or next(iter(record.matrices))
+        return f"A {average_accuracy(record.matrices[head]):.3f}"
+    return next((f"{name} {float(value):.4g}" for name, value in record.values.items() if value.numel() == 1), "")
+
+
+class Board:
+    """One of the three ways to show a run; this one shows nothing."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self.title, self.pace = title, Pace(total)
+
+    def begin(self, unit: Unit) -> Callable[[float, str], None]:
+        """A unit begins; returns what hears how far it is."""
+
+        def heard(share: float, words: str) -> None:
+            self.pace.told(unit, share)
+            self.told(unit, share, words)
+
+        self.begun(unit)
+        return heard
+
+    def done(self, finished: Finished) -> None:
+        """A unit's Record is there."""
+        self.pace.done(finished)
+        self.shown(finished)
+
+    def begun(self, unit: Unit) -> None:
+        """Shown when a unit begins."""
+
+    def told(self, unit: Unit, share: float, words: str) -> None:
+        """Shown when a unit says how far it is."""
+
+    def shown(self, finished: Finished) -> None:
+        """Shown when a unit is finished."""
+
+    def say(self, text: str) -> None:
+        """Something that a person should know."""
+        output.note(text)
+
+
+class Lines(Board):
+    """A line a unit, and one every `EVERY` seconds while none finishes."""
+
+    def __init__(self, title: str, total: int) -> None:
+        super().__init__(title, total)
+        self.last = self.pace.clock()
+
+    def told(self, unit: Unit, share: float, words: str) -> None:
+        """Now and then."""
+        if self.pace.clock() - self.last >= EVERY:
+            self._line(f"{unit}: {share:.0%}, {words}")
+
+    def shown(self, finished: Finished) -> None:
+        """Those that were run now; the others are counted."""
+        if finished.fresh:
+            self._line(f"{finished.unit} finished, {last_number(finished.record)}".rstrip(", "))
+
+    def _line(self, text: str) -> None:
+        self.last = self.pace.clock()
+        output.note(f"[{self.pace.finished}/{self.pace.total}, {clock_words(self.pace.left())} left] {text}")
+
+
+class JsonLines(Board):
+    """An object a line, for programs: event, unit, seed, share, done, total, left (seconds)."""
+
+    def begun(self, unit: Unit) -> None:
+        """Event "begun"."""
+        self._line("begun", unit)
+
+    def told(self, unit: Unit, share: float, words: str) -> None:
+        """Event "told"."""
+        self._line("told", unit, share=share, words=words)
+
+    def shown(self, finished: Finished) -> None:
+        """Event "finished", with the Record's id and the last number; `fresh` if it was run now."""
+        said = {"fresh": finished.fresh, "record": finished.record.id, "number": last_number(finished.record)}
+        self._line("finished", finished.unit, **said)
+
+    def say(self, text: str) -> None:
+        """Event "note"."""
+        self._line("note", None, words=text)
+
+    def _line(self, event: str, unit: Unit | None, **said: Any) -> None:  # noqa: ANN401 - JSON
+        who = {} if unit is None else {"unit": str(unit), "experiment": unit.experiment, "seed": unit.seed}
+        state = {"done": self.pace.finished, "total": self.pace.total, "left": self.pace.left()}
+        sys.stderr.write(json.dumps(output.plain({"event": event, **who, **said, **state}), allow_nan=False) + "\n")
+        sys.stderr.flush()
+
+
+class Table(Board):
+    """A bar for all, and one for each unit under way."""
+
+    def __init__(self, title: str, total: int, bars: Progress) -> None:
+        super().__init__(title, total)
+        self.bars = bars
+        self.all = bars.add_task(output.printable(title), total=total, right="")
+        self.rows: dict[Path, TaskID] = {}
+        self.number = ""
+
+    def begun(self, unit: Unit) -> None:
+        """A bar of its own; one that is tried again begins anew."""
+        self._remove(unit)
+        self.rows[unit.path] = self.bars.add_task("  " + output.printable(str(unit)), total=1.0, right="")
+
+    def told(self, unit: Unit, share: float, words: str) -> None:
+        """Its bar moves, and the one for all with it."""
+        self.bars.update(self.rows[unit.path], completed=share, right=output.printable(words))
+        self._all()
+
+    def shown(self, finished: Finished) -> None:
+        """Its bar goes, its number stays until the next."""
+        self._remove(finished.unit)
+        self.number = last_number(finished.record)
+        self._all()
+
+    def say(self, text: str) -> None:
+        """Above the bars."""
+        self.bars.console.print(output.printable(text), style="dim")
+
+    def _remove(self, unit: Unit) -> None:
+        with contextlib.suppress(KeyError):
+            self.bars.remove_task(self.rows.pop(unit.path))
+
+    def _all(self) -> None:
+        pace = self.pace
+        right = [
+            f"{pace.finished}/{pace.total}",
+            f"{clock_words(pace.left())} left",
+            self.number and f"last: {self.number}",
+        ]
+        done = pace.finished + sum(pace.shares.values())
+        self.bars.update(self.all, completed=done, right=", ".join(filter(None, right)))
+
+
+@contextmanager
+def board(title: str, total: int, *, as_json: bool) -> Iterator[Board]:
+    """The way that fits: JSON lines if asked for, a live table on a terminal, lines elsewhere."""
+    screen = output.console(stderr=True)
+    if as_json or not screen.is_terminal:
+        yield JsonLines(title, total) if as_json else Lines(title, total)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    # Names come from configurations and are never read as markup.
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[right]}", markup=False),
+    )
+    with Progress(*columns, console=screen, transient=True) as bars:
+        yield Table(title, total, bars)

@@ -1,0 +1,85 @@
+"""What an audit needs of an experiment: for each of its arms the stream, the learner and how long it trains.
+
+Experiments whose units are runs of a learner on a stream share a module that makes both from a `Setting`; each such
+module has one line here. An experiment of another kind (chains on drifting densities, weights) has no stream of tasks
+to audit, and says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vestige.data import Stream
+from vestige.errors import InputError
+from vestige.experiments import robust_audit, robust_early_runs, robust_runs, rwalk_runs
+from vestige.experiments.experiment import Experiment
+from vestige.methods import Learner
+
+Parts = Callable[[Any, int], tuple[Stream, Learner]]
+
+
+def _early(setting: robust_early_runs.Setting, seed: int) -> tuple[Stream, Learner]:
+    stream = robust_early_runs.stream_of(setting, seed)
+    return stream, robust_early_runs.learner_of(setting, stream, setting.samples_a, seed)
+
+
+def _from(runs: Any) -> Parts:  # noqa: ANN401 - a module with `stream_of` and `learner_of`
+    def parts(setting: Any, seed: int) -> tuple[Stream, Learner]:  # noqa: ANN401 - its `Setting`
+        stream = runs.stream_of(setting, seed)
+        return stream, runs.learner_of(setting, stream, seed)
+
+    return parts
+
+
+# By the class of the configuration.
+PARTS: dict[type, Parts] = {
+    robust_audit.Config: _from(robust_audit),
+    robust_early_runs.Setting: _early,
+    robust_runs.Setting: _from(robust_runs),
+    rwalk_runs.Setting: _from(rwalk_runs),
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One arm of an experiment, ready to be audited; nothing is loaded or built before `parts` is called."""
+
+    label: str
+    parts: Callable[[], tuple[Stream, Learner]]
+    epochs: int
+    batch_size: int
+
+
+def evaluations(experiment: Experiment[Any], preset: str, seed: int) -> list[Evaluation]:
+    """Every arm of `experiment` at `preset`; an experiment without streams of tasks is refused."""
+    arms = list(experiment.arms(experiment.presets[preset]))
+    parts = PARTS.get(type(arms[0]))
+    if parts is None:
+        raise InputError(
+            f"The 'experiment' of vestige audit must train learners on a stream of tasks. Got {experiment.name} "
+            f"({experiment.item}), which has none, instead."
+        )
+
+    def made(arm: Any) -> Callable[[], tuple[Stream, Learner]]:  # noqa: ANN401
+        return lambda: parts(arm, seed)
+
+    names = labels(arms, experiment.name)
+    return [Evaluation(name, made(arm), arm.epochs, arm.batch_size) for name, arm in zip(names, arms, strict=True)]
+
+
+def labels(arms: Sequence[Any], alone: str) -> list[str]:
+    """A name for each arm: the values of the first fields that tell it from the others; `alone` if there is one."""
+    words: list[list[str]] = [[] for _ in arms]
+    for field in dataclasses.fields(arms[0]):
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for i, said in enumerate(words):
+            groups.setdefault(tuple(said), []).append(i)
+        for members in groups.values():
+            values = [getattr(arms[i], field.name) for i in members]
+            if len(set(values)) > 1:
+                for i, value in zip(members, values, strict=True):
+                    words[i].append(str(value))
+    return [", ".join(said) or alone for said in words]

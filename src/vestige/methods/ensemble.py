@@ -1,0 +1,93 @@
+"""A deep ensemble (Lakshminarayanan et al. 2017): `members` plain networks that differ in where their weights began.
+
+They train as one batched network, each exactly as it would alone: the loss is the sum of theirs. Predictions average
+their probabilities; where they are sure and disagree, the mutual information is high. Nothing is kept from task to
+task: each member forgets as vanilla does.
+
+Deviation: the paper also shuffles the data for each member; here the task loop hands all of them the same batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from vestige.checks import refuse, whole
+from vestige.data.task import Task, TaskInfo
+from vestige.methods.base import Info, Outputs, Spec, TrainConfig
+from vestige.methods.posterior import Posterior
+from vestige.nets.ensemble import EnsembleMLP
+
+
+@dataclass(frozen=True)
+class EnsembleConfig(TrainConfig):
+    """How many networks."""
+
+    members: int = 5
+
+
+class Ensemble(Posterior):
+    """Its draws are its members, each once."""
+
+    config: EnsembleConfig
+    net: EnsembleMLP  # type: ignore[assignment]
+
+    def __init__(self, spec: Spec, config: EnsembleConfig | None = None, *, seed: int = 0) -> None:
+        super().__init__(spec, config, seed=seed)
+        owner, c = type(self).__name__, self.config
+        whole(c.members, "members", owner, low=2)
+        for name, only in (("net", "mlp"), ("init", "torch"), ("head", "fixed")):
+            if getattr(c, name) != only:
+                refuse(name, owner, f"'{only}': its network is its own", repr(getattr(c, name)))
+        self.net = EnsembleMLP(spec.input_shape, c.hidden, spec.n_outputs, members=c.members, seed=seed)
+        self.outputs = Outputs(range(spec.n_outputs), spec.n_outputs)
+
+    @classmethod
+    def default_config(cls) -> EnsembleConfig:
+        """Five members."""
+        return EnsembleConfig()
+
+    @property
+    def test_samples(self) -> int:
+        """Every member."""
+        return self.config.members
+
+    def begin_task(self, task: Task) -> None:
+        """Take the task's outputs."""
+        self.outputs = Outputs(task.info.train_outputs, self.spec.n_outputs)
+        self.seen = tuple(sorted({*self.seen, *task.info.outputs}))
+        if self.optimizer is None or self.config.reset_optimizer:
+            self.optimizer = self.fresh_optimizer()
+
+    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """One step of every member down its own loss; what is told is their mean."""
+        members = self.config.members
+        mean = self.outputs.loss(self.net(x).flatten(0, 1), y.repeat(members))
+        return Info(self.step(mean * members).loss / members)
+
+    def end_task(self, task: Task) -> None:
+        """Nothing is kept."""
+
+    def draws(
+        self, x: Float[Tensor, "n *shape"], samples: int, generator: torch.Generator, task: TaskInfo | None = None
+    ) -> Iterator[Float[Tensor, "s n k"]]:
+        """Logits of the members; there are as many draws as members, and another number is refused."""
+        if samples != self.config.members:
+            refuse("samples", "Ensemble", f"{self.config.members}, its members", samples)
+        yield self.net(x).detach()
+
+    def method_state(self) -> dict[str, Tensor]:
+        """Outputs and tasks seen."""
+        return {
+            "outputs": torch.tensor(self.outputs.outputs),
+            "seen": torch.tensor(self.seen, dtype=torch.int64),
+        }
+
+    def load_method_state(self, state: dict[str, Tensor]) -> None:
+        """The inverse."""
+        self.outputs = Outputs(state["outputs"].tolist(), self.spec.n_outputs)
+        self.seen = tuple(state["seen"].tolist())

@@ -1,0 +1,98 @@
+"""Plain training with dropout that stays on at test time: Farquhar and Gal C.8.1, after Gal and Ghahramani (2015).
+
+Each batch goes through one mask a row; the loss is its cross-entropy and `l2` times the squared weights, which stands
+for the KL (see `nets.mc_dropout` for the factor that the theory gives). A prediction averages `test_samples` masks.
+Nothing is kept from task to task: it forgets as vanilla does, and says how sure it is.
+
+The paper's setting is net="conv", dropout 0.25, l2 0.01, 25 epochs, with generated replay, which this learner has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from vestige import rng
+from vestige.checks import number, one_of, refuse, whole
+from vestige.data.task import Task, TaskInfo
+from vestige.methods.base import Info, Outputs, Spec, TrainConfig
+from vestige.methods.posterior import Posterior
+from vestige.nets.mc_dropout import MCDropoutNet
+
+
+@dataclass(frozen=True)
+class MCDropoutConfig(TrainConfig):
+    """The rate of dropout, the factor of the squared weights, and the masks behind a prediction."""
+
+    dropout: float = 0.25
+    l2: float = 0.01
+    test_samples: int = 100
+
+
+class MCDropout(Posterior):
+    """Masks are its posterior."""
+
+    config: MCDropoutConfig
+    net: MCDropoutNet  # type: ignore[assignment]
+
+    def __init__(self, spec: Spec, config: MCDropoutConfig | None = None, *, seed: int = 0) -> None:
+        super().__init__(spec, config, seed=seed)
+        owner, c = type(self).__name__, self.config
+        number(c.dropout, "dropout", owner, low=0, high=1, open_low=True, open_high=True)
+        number(c.l2, "l2", owner, low=0)
+        whole(c.test_samples, "test_samples", owner, low=1)
+        one_of(c.net, ("mlp", "conv"), "net", owner)
+        if c.head != "fixed":
+            refuse("head", owner, "'fixed'", repr(c.head))
+        self.net = MCDropoutNet(self.whole_net(), c.dropout)
+        self.outputs = Outputs(range(spec.n_outputs), spec.n_outputs)
+        self.steps = 0
+
+    @classmethod
+    def default_config(cls) -> MCDropoutConfig:
+        """Dropout 0.25, l2 0.01 (C.8.1), 100 masks."""
+        return MCDropoutConfig()
+
+    @property
+    def test_samples(self) -> int:
+        """Masks behind one prediction."""
+        return self.config.test_samples
+
+    def begin_task(self, task: Task) -> None:
+        """Take the task's outputs."""
+        self.outputs = Outputs(task.info.train_outputs, self.spec.n_outputs)
+        self.seen = tuple(sorted({*self.seen, *task.info.outputs}))
+        if self.optimizer is None or self.config.reset_optimizer:
+            self.optimizer = self.fresh_optimizer()
+
+    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """One step under one mask a row, which follows from the seed and how many steps came before."""
+        self.steps += 1
+        logits = self.net(x, 1, rng.fork(self.seed, "mask", self.steps)).squeeze(0)
+        return self.step(self.outputs.loss(logits, y) + self.config.l2 * self.net.squared_weights())
+
+    def end_task(self, task: Task) -> None:
+        """Nothing is kept."""
+
+    def draws(
+        self, x: Float[Tensor, "n *shape"], samples: int, generator: torch.Generator, task: TaskInfo | None = None
+    ) -> Iterator[Float[Tensor, "s n k"]]:
+        """Logits under `samples` masks."""
+        return self.net.draw(x, samples, generator)
+
+    def method_state(self) -> dict[str, Tensor]:
+        """Outputs, tasks seen, and how many masks were drawn."""
+        return {
+            "outputs": torch.tensor(self.outputs.outputs),
+            "seen": torch.tensor(self.seen, dtype=torch.int64),
+            "steps": torch.tensor(self.steps),
+        }
+
+    def load_method_state(self, state: dict[str, Tensor]) -> None:
+        """The inverse."""
+        self.outputs = Outputs(state["outputs"].tolist(), self.spec.n_outputs)
+        self.seen, self.steps = tuple(state["seen"].tolist()), int(state["steps"])

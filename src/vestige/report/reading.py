@@ -1,0 +1,113 @@
+"""Records from files and folders, put together by what they are runs of.
+
+A group is what one section of a report is about: the runs of one experiment under one setting (two presets are two
+groups, for their numbers must not be averaged), or bare runs of the protocol on one stream. A figure that shows the
+runs of a table makes a group of its own, with those runs of the table that it asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vestige.errors import InputError
+from vestige.experiments import EXPERIMENTS, PRESETS, Experiment
+from vestige.record import Record
+
+# How a file that is a Record begins; other JSON in a folder is not ours to judge.
+MARK = re.compile(rb'\s*\{\s*"format":\s*"vestige/record"')
+MARK_BYTES = 80
+# Where a search on validation data leaves its Records, which are no results.
+SEARCH = "search"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that belong together; `borrowed` if they are shown in full under another experiment."""
+
+    title: str
+    records: tuple[Record, ...]
+    experiment: Experiment[Any] | None = None
+    borrowed: bool = False
+
+
+def gather(paths: Iterable[str | Path]) -> list[Record]:
+    """Every Record in `paths`, files or folders of any depth, each once, by seed and then by id.
+
+    Folders of searches on validation data are passed over, unless one is named itself.
+    """
+    found: dict[str, Record] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise InputError(f"The path '{path}' must be a Record or a folder of Records. Got nothing there instead.")
+        files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        if path.is_dir():
+            files = [f for f in files if SEARCH not in f.relative_to(path).parts[:-1] and _is_record(f)]
+        found |= {record.id: record for record in map(Record.load, files)}
+    return sorted(found.values(), key=lambda record: (record.seed, record.id))
+
+
+def groups(records: Sequence[Record]) -> list[Group]:
+    """Experiments in the order in which they are listed, then bare runs, stream by stream."""
+    found: list[Group] = []
+    for name, experiment in EXPERIMENTS.items():
+        own = [record for record in records if record.config.get("experiment") == name]
+        settings = sorted({setting(record) for record in own})
+        for words in settings:
+            chosen = _latest([record for record in own if setting(record) == words], experiment.code())
+            more = f" ({words})" if words and len(settings) > 1 else ""
+            found.append(Group(f"{name}: {experiment.item}{more}", chosen, experiment))
+        shared = [] if own else belonging(name, records)
+        if shared:
+            found.append(Group(f"{name}: {experiment.item}", tuple(shared), experiment, borrowed=True))
+    others: dict[str, list[Record]] = {}
+    for record in records:
+        if record.config.get("experiment") not in EXPERIMENTS:
+            others.setdefault(subject(record), []).append(record)
+    return [*found, *(Group(name, tuple(runs)) for name, runs in sorted(others.items()))]
+
+
+def belonging(name: str, records: Sequence[Record]) -> list[Record]:
+    """The Records of an experiment, by seed; a figure that shows the runs of a table takes those that it asks for."""
+    experiment = EXPERIMENTS[name]
+    homes = {experiment.config(arm)["experiment"] for arm in experiment.arms(experiment.presets["laptop"])}
+    found = [record for record in records if record.config.get("experiment") in homes]
+    if homes != {name}:
+        asked = [experiment.config(arm) for preset in PRESETS for arm in experiment.arms(experiment.presets[preset])]
+        found = [r for r in found if r.config in asked and r.seed < experiment.seeds["laptop"]]
+    return sorted(found, key=lambda record: record.seed)
+
+
+def setting(record: Record) -> str:
+    """Preset and changed fields, as the command has them: 'preset laptop, lam=3'."""
+    command = str(record.details.get("command", ""))
+    preset = re.search(r"--preset (\S+)", command)
+    changes = re.findall(r"--(?:set|grid) (.+?)(?= --|$)", command)
+    return ", ".join(([f"preset {preset[1]}"] if preset else []) + changes)
+
+
+def subject(record: Record) -> str:
+    """What a bare run was made on, in a few words."""
+    if "experiment" in record.config:
+        return str(record.config["experiment"])
+    stream = record.config.get("stream")
+    if not isinstance(stream, dict):
+        return "Runs"
+    words = " ".join(str(stream[key]) for key in ("stream", "data") if stream.get(key))
+    return f"{words or 'Runs'}{f', {record.head}-head' if record.head else ''}"
+
+
+def _latest(records: Sequence[Record], code: str) -> tuple[Record, ...]:
+    """One Record a configuration and seed: where several versions of the code made one, that of today's counts."""
+    chosen: dict[tuple[str, int], Record] = {}
+    for record in sorted(records, key=lambda record: record.code == code):
+        chosen[repr(record.config), record.seed] = record
+    return tuple(sorted(chosen.values(), key=lambda record: (record.seed, record.id)))
+
+
+def _is_record(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return MARK.match(stream.read(MARK_BYTES)) is not None

@@ -1,0 +1,122 @@
+"""Units on many machines, with Ray (the extra `cluster`): the same code, the same Records, to the bit, as here.
+
+Every unit is one Ray task with one torch thread, whatever share of CPUs and GPUs it is given: more threads would add in
+another order. It writes its Record, and its checkpoint, to `OUT`, which all machines must share. A task whose machine
+is lost is run again elsewhere, from its last finished task; a unit that turns out to be finished is not run again. All
+machines need this version of Vestige (other code gives other ids, and is refused) and the data sets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+from vestige import checks
+from vestige.errors import MissingPackage, VestigeError
+from vestige.experiments import EXPERIMENTS
+from vestige.record import Record
+from vestige.runner.local import Finished
+from vestige.runner.plan import Unit
+from vestige.runner.unit import run_unit, silent, stored
+
+RETRIES = 3  # of a unit whose machine or process was lost
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a unit is given; fractions share a CPU or a GPU among units."""
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.number(self.cpus, "cpus", "Resources", low=0)
+        checks.number(self.gpus, "gpus", "Resources", low=0)
+
+
+def resources_of(unit: Unit) -> Resources:
+    """What the unit's configuration asks for under `resources`, or else its experiment; one CPU by default."""
+    for place in (unit.config, EXPERIMENTS[unit.experiment]):
+        asked = getattr(place, "resources", None)
+        if asked is not None:
+            return asked if isinstance(asked, Resources) else Resources(**asked)
+    return Resources()
+
+
+def run(
+    units: Iterable[Unit],
+    address: str,
+    *,
+    resources: Resources | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Iterator[Finished]:
+    """Yield each unit's Record as it comes, from the cluster at `address`; "local" starts one on this machine.
+
+    `resources` replace what units ask for themselves. `say` hears where the units run.
+    """
+    ray = _ray()
+    left = []
+    for unit in {unit.path: unit for unit in units}.values():
+        found = stored(unit)
+        if found is None:
+            left.append(unit)
+        else:
+            yield Finished(unit, found, False)
+    if not left:
+        return
+    ours = not ray.is_initialized()
+    if ours:
+        _join(ray, address)
+    try:
+        if say is not None:
+            total = ray.cluster_resources()
+            say(f"Ray: {len(ray.nodes())} machines, {total.get('CPU', 0):g} CPUs, {total.get('GPU', 0):g} GPUs.")
+        task = ray.remote(_work)
+        waiting = {}
+        for unit in left:
+            need = resources or resources_of(unit)
+            options = {"num_cpus": need.cpus, "num_gpus": need.gpus, "max_retries": RETRIES, "name": str(unit)}
+            # A path means the same to every machine only if it is absolute.
+            sent = dataclasses.replace(unit, path=unit.path.resolve())
+            waiting[task.options(**options).remote(sent)] = unit
+        while waiting:
+            for done in ray.wait(list(waiting))[0]:
+                unit = waiting.pop(done)
+                try:
+                    ray.get(done)
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause from error
+                except ray.exceptions.RayError as error:
+                    raise VestigeError(
+                        f"The unit {unit} was lost {RETRIES + 1} times: {str(error).splitlines()[0]} What is finished "
+                        "is stored; the same command tries again."
+                    ) from error
+                yield Finished(unit, Record.load(unit.path), True)
+    finally:
+        if ours:
+            ray.shutdown()  # ends what still runs; files are written whole or not at all
+
+
+def _work(unit: Unit) -> str:
+    import torch
+
+    torch.set_num_threads(1)  # in the process of a Ray worker
+    return run_unit(unit, silent).id
+
+
+def _join(ray: ModuleType, address: str) -> None:
+    where = {} if address == "local" else {"address": address}
+    try:
+        ray.init(**where, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    except (ConnectionError, ValueError) as error:
+        raise VestigeError(f"No Ray cluster answers at {address}: {str(error).splitlines()[0]}") from error
+
+
+def _ray() -> ModuleType:
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise MissingPackage("Running on a cluster needs Ray: pip install 'vestige[cluster]'") from error

@@ -1,0 +1,85 @@
+"""An experiment that trains for real, in a moment: a method on three tasks. Run as a script it is `vestige` with it.
+
+`log` names a file to which every unit that is run, and does not merely lie there, adds its id, the task that it trains
+and its process.
+`die` names a file: where it is absent a unit makes it and kills its own process, as the kernel does when memory is
+short; "always" does so whenever it is run.
+"""
+
+import os
+import signal
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+sys.path.insert(0, str(Path(__file__).parent))
+from toys import blobs
+from vestige import data, methods, protocol
+from vestige.experiments import EXPERIMENTS, Experiment, Verdict, line
+from vestige.metrics import matrix
+
+
+@dataclass(frozen=True)
+class Config:
+    """One method."""
+
+    method: str = ""
+    methods: tuple[str, ...] = ("vanilla", "ewc_pp_s")
+    lr: float = 1e-3
+    epochs: int = 2
+    validate: bool = False
+    log: str = ""
+    die: str = ""
+    fail: str = ""
+
+
+class Border(Experiment[Config]):
+    """Average accuracy on three tasks."""
+
+    name, item, rule = "border", "Table 0", "none"
+    presets: ClassVar = {"smoke": Config(epochs=1), "laptop": Config(), "paper": Config(epochs=9)}
+    seeds: ClassVar = {"smoke": 2, "laptop": 3, "paper": 9}
+
+    def arms(self, config):
+        return [replace(config, method=method, methods=(method,)) for method in config.methods]
+
+    def run(self, config, seed, tell):
+        if config.die and config.method == "vanilla" and seed == 0 and not Path(config.die).exists():
+            if config.die != "always":
+                Path(config.die).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if config.fail:
+            raise ValueError(config.fail)
+        stream = data.split(blobs(seed=int(config.validate)), 2)
+        own = {"hidden": (8,), "lr": config.lr} | ({"memory_per_class": 3} if config.method.endswith("_s") else {})
+        learner = methods.build(config.method, stream, seed=seed, **own)
+
+        def heard(p):
+            if config.log:
+                with Path(config.log).open("a") as log:
+                    log.write(f"{self.unit_id(config, seed)} {p.task} {os.getpid()}\n")
+            tell(p.done / p.total, f"task {p.task + 1}")
+
+        options = {"seed": seed, "epochs": config.epochs, "batch_size": 16}
+        return self.adopt(protocol.run(stream, learner, on_progress=heard, **options), config)
+
+    def validation(self, config):
+        return replace(config, validate=True)
+
+    def score(self, record):
+        return matrix.average_accuracy(record.R)
+
+    def lines(self, records):
+        return [line("all", "A", [matrix.average_accuracy(r.R) for r in records])]
+
+    def verdict(self, records):
+        return Verdict("not judged", "a toy")
+
+
+EXPERIMENTS["border"] = Border()
+
+if __name__ == "__main__":
+    from vestige.cli import main
+
+    sys.exit(main(sys.argv[1:]))

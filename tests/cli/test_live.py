@@ -1,0 +1,117 @@
+"""What a run shows while it runs: the same facts as a table, as lines and as JSON."""
+
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from rich.progress import Progress, TextColumn
+
+from vestige.cli import live
+from vestige.record import Record
+from vestige.runner import Finished, Unit
+
+
+def unit(seed):
+    return Unit("toy", None, seed, Path(f"{seed}.json"), "", "row=[bold]A[/bold]")
+
+
+def finished(seed, *, fresh=True, **fields):
+    return Finished(unit(seed), Record({}, seed, **fields), fresh)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_the_time_left_counts_what_was_run_now_and_not_what_was_there():
+    clock = Clock()
+    pace = live.Pace(5, clock)
+    assert math.isnan(pace.left())
+    pace.done(finished(0, fresh=False))
+    clock.now += 30
+    assert math.isnan(pace.left())
+    pace.told(unit(1), 0.5)
+    assert pace.left() == pytest.approx(30 / 0.5 * 3.5)  # 4 to run, half of one done in 30 s
+    pace.done(finished(1))
+    assert pace.left() == pytest.approx(30 * 3)
+    pace.told(unit(2), 0.5)
+    pace.told(unit(2), 0.2)  # tried again: it does not go back
+    assert pace.left() == pytest.approx(30 / 1.5 * 2.5)
+    assert pace.finished == 2
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(math.nan, "-:--:--"), (59.6, "0:01:00"), (3 * 3600 + 61, "3:01:01")])
+def test_time_as_on_a_clock(seconds, words):
+    assert live.clock_words(seconds) == words
+
+
+def test_the_last_number_is_average_accuracy_or_the_first_value():
+    R = torch.tensor([[1.0, torch.nan], [0.5, 1.0]], dtype=torch.float64)
+    assert live.last_number(Record({}, 0, "single", {"single": R})) == "A 0.750"
+    values = {"curve": torch.zeros(3, dtype=torch.float64), "kl": torch.tensor(2.5, dtype=torch.float64)}
+    assert live.last_number(Record({}, 0, values=values)) == "kl 2.5"
+    assert live.last_number(Record({}, 0)) == ""
+
+
+def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    with live.board("toy", 2, as_json=False) as shown:
+        shown.done(finished(0, fresh=False))
+        heard = shown.begin(unit(1))
+        heard(0.5, "task 1")
+        monkeypatch.setattr(live, "EVERY", 0.0)
+        heard(0.75, "task 2")
+        shown.done(finished(1, values={"kl": torch.tensor(2.5, dtype=torch.float64)}))
+        shown.say("a note")
+    captured = capsys.readouterr()
+    first, second, note = captured.err.splitlines()
+    assert first.startswith("[1/2, 0:00:0")
+    assert first.endswith("toy row=[bold]A[/bold] seed 1: 75%, task 2")
+    assert second == "[2/2, 0:00:00 left] toy row=[bold]A[/bold] seed 1 finished, kl 2.5"
+    assert note == "a note"
+    assert captured.out == ""
+
+
+def test_json_lines(capsys):
+    with live.board("toy", 2, as_json=True) as shown:
+        shown.begin(unit(1))(0.5, "task 1")
+        shown.done(finished(1))
+        shown.say("a note")
+    begun, told, done, note = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (begun["event"], begun["seed"], begun["left"]) == ("begun", 1, None)
+    assert (told["event"], told["share"], told["words"], told["done"], told["total"]) == ("told", 0.5, "task 1", 0, 2)
+    assert (done["event"], done["fresh"], done["done"]) == ("finished", True, 1)
+    assert done["record"] == Record({}, 1).id
+    assert note["words"] == "a note"
+
+
+def test_a_table_on_a_terminal():
+    text = io.StringIO()
+    columns = (TextColumn("{task.description}", markup=False), TextColumn("{task.fields[right]}", markup=False))
+    bars = Progress(*columns, console=Console(file=text, width=200, force_terminal=True), auto_refresh=False)
+    shown = live.Table("toy", 3, bars)
+    shown.begin(unit(1))(0.5, "task [red]1")
+    heard = shown.begin(unit(2))
+    heard(0.25, "task 1")
+    descriptions = [(task.description.strip(), task.completed) for task in bars.tasks]
+    assert descriptions == [
+        ("toy", 0.75),
+        ("toy row=[bold]A[/bold] seed 1", 0.5),
+        ("toy row=[bold]A[/bold] seed 2", 0.25),
+    ]
+    shown.done(finished(1, values={"kl": torch.tensor(2.5, dtype=torch.float64)}))
+    assert [task.completed for task in bars.tasks] == [1.25, 0.25]
+    assert bars.tasks[0].fields["right"].startswith("1/3, ")
+    assert bars.tasks[0].fields["right"].endswith("last: kl 2.5")
+    shown.begin(unit(2))  # its worker died
+    assert len(bars.tasks) == 2
+    assert bars.tasks[1].completed == 0
+    bars.refresh()
+    bars.console.print(bars.get_renderable())
+    assert "[bold]A[/bold] seed 2" in text.getvalue()

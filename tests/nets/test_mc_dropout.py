@@ -1,0 +1,78 @@
+"""Monte Carlo dropout against a loop over samples with the same masks, and its moments in closed form."""
+
+import pytest
+import torch
+from torch import nn
+
+from vestige import rng
+from vestige.errors import InputError
+from vestige.nets import MLP, Conv
+from vestige.nets.mc_dropout import MCDropoutNet
+
+NETS = {"mlp": lambda: MLP((6, 6), (8, 7), 3, seed=1), "conv": lambda: Conv((6, 6), (5,), 3, seed=1)}
+
+
+def inputs(n=4):
+    return torch.rand(n, 6, 6, generator=rng.fork(0, "x"))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_batch_of_samples_is_a_loop_over_them(name):
+    plain, kept = NETS[name](), []
+
+    class Recorded(MCDropoutNet):
+        def mask(self, shape, dtype, generator):
+            kept.append(super().mask(shape, dtype, generator))
+            return kept[-1]
+
+    x = inputs()
+    found = Recorded(plain, 0.25)(x, 5, rng.fork(0, "masks"))
+    masks = [mask.reshape(5, 4, *mask.shape[2 if i == 0 else 1 :]) for i, mask in enumerate(kept)]
+    assert len(masks) == {"mlp": 2, "conv": 3}[name]
+    assert {round(float(v), 6) for v in torch.cat([m.flatten() for m in masks]).unique()} == {0, round(4 / 3, 6)}
+    for s in range(5):
+        h, left = x, iter(masks)
+        for module in plain.body:
+            h = module(h)
+            if isinstance(module, nn.ReLU):
+                h = h * next(left)[s]
+        torch.testing.assert_close(found[s], plain.head(h))
+
+
+def test_a_linear_layer_behind_dropout_has_the_moments_of_the_closed_form():
+    """Mean w h + b, variance p / (1 - p) w^2 h^2, for one hidden layer h."""
+    plain, p = MLP((6, 6), (8,), 3, seed=1), 0.25
+    draws = MCDropoutNet(plain, p)(inputs(), 20_000, rng.fork(0, "masks")).detach()
+    with torch.no_grad():
+        h = plain.body(inputs())
+        mean, var = plain.head(h), p / (1 - p) * h.square() @ plain.head.weight.square().T
+    assert bool(((draws.mean(0) - mean).abs() < 5 * (var / 20_000).sqrt()).all())
+    torch.testing.assert_close(draws.var(0), var, atol=0, rtol=0.05)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_without_dropout_it_is_the_plain_network(name):
+    plain = NETS[name]()
+    torch.testing.assert_close(MCDropoutNet(plain, 0.0)(inputs(), 2, rng.fork(0, "m"))[1], plain(inputs()))
+
+
+def test_draws_come_in_parts(monkeypatch):
+    net = MCDropoutNet(NETS["mlp"](), 0.5)
+    whole = net(inputs(), 6, rng.fork(0, "m")).detach()
+    assert torch.equal(torch.cat(list(net.draw(inputs(), 6, rng.fork(0, "m")))), whole)
+    monkeypatch.setattr(MCDropoutNet, "numbers_at_once", 4 * 8 * 4)
+    parts = list(net.draw(inputs(), 6, rng.fork(0, "m")))
+    assert [len(part) for part in parts] == [4, 2]
+    assert not parts[0].requires_grad
+
+
+def test_the_prior_term_counts_weights_and_no_biases():
+    net = MCDropoutNet(NETS["conv"](), 0.5)
+    by_hand = sum(float(v.square().sum()) for k, v in net.state_dict().items() if k.endswith("weight"))
+    assert float(net.squared_weights().detach()) == pytest.approx(by_hand, rel=1e-5)
+
+
+@pytest.mark.parametrize("p", [1.0, -0.1])
+def test_a_rate_that_is_none_is_refused(p):
+    with pytest.raises(InputError, match="'p' of MCDropoutNet"):
+        MCDropoutNet(NETS["mlp"](), p)
