@@ -16,8 +16,26 @@ BLOCKS = {
 }
 
 
+JOBS = ("watch_a_generator", "compare_learners", "weigh_samples", "run_a_paper")
+
+
 def test_there_are_blocks_to_run():
     assert sum(name.startswith("README") for name in BLOCKS) >= 2
+    assert {f"{page}.md-0" for page in (*JOBS, "index", "add_a_method")} <= set(BLOCKS)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_shows_its_picture_and_its_example_draws_it(job):
+    text = (ROOT / "docs" / f"{job}.md").read_text()
+    shown = re.findall(r"!\[[^\]]+\]\(pictures/([^)]+)\)", text)
+    drawn = re.findall(r'"(\w+\.svg)"', "".join(b for name, b in BLOCKS.items() if name.startswith(job)))
+    assert shown
+    assert sorted(shown) == sorted(drawn)
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text())) - {"REPRODUCTIONS.md"}
+    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} | {"reproductions.md"}
 
 
 @pytest.mark.parametrize("name", BLOCKS)
