@@ -8,7 +8,7 @@ import torch
 from scipy.stats import linregress
 
 from toys import blobs
-from vestige import data, protocol, rng
+from vestige import checkpoint, data, protocol, rng
 from vestige.audit import (
     DESIDERATA,
     QUESTIONS,
@@ -21,7 +21,7 @@ from vestige.audit import (
     from_record,
     growth,
 )
-from vestige.audit.growth import grows
+from vestige.audit.growth import grows, grows_exactly
 from vestige.audit.witness import Witness
 from vestige.data.split import permuted, split, two_task
 from vestige.errors import InputError, StoreError
@@ -79,7 +79,11 @@ def test_every_question_is_answered_in_order_and_survives_json():
         ({"seconds": [1.0, 1.01, 0.99, 1.0]}, "time", "holds"),
         ({"seconds": [1.0, 2.0, 3.0, 4.0]}, "time", "fails"),
         ({"seconds": [1.0, 2.0]}, "time", "not measured"),
-        ({"held_bytes": [10.0, 20.0, 30.0]}, "memory", "fails"),
+        ({"seconds": [100.0, 101.0, 102.0, 103.0]}, "time", "holds"),
+        ({"held_bytes": [1000.0, 2000.0, 3000.0]}, "memory", "fails"),
+        ({"held_bytes": [3.244e6, 3.307e6, 3.370e6, 3.433e6, 3.496e6]}, "memory", "fails"),  # exact, 1.9 % a task
+        ({"held_bytes": [5000.0, 5016.0, 5032.0, 5048.0]}, "memory", "holds"),  # the names of two outputs a task
+        ({"held_bytes": [3000.0, 2000.0, 1000.0]}, "memory", "holds"),
         ({"held_bytes": [10.0, 10.0, 10.0]}, "memory", "holds"),
     ],
 )
@@ -95,6 +99,29 @@ def test_resemblance_must_be_large_and_no_chance(difference, p, verdict):
     assert audit_of(Facts("planted", resemblance=numbers))["resemblance"].verdict == verdict
 
 
+def test_the_evidence_says_whether_it_is_chance_or_too_little():
+    def evidence(difference, p, **more):
+        numbers = {"named_old": 0.5, "other_orders": 0.5 - difference, "difference": difference, "p": p}
+        return audit_of(Facts("planted", resemblance=numbers, **more))["resemblance"].evidence
+
+    assert "by chance" not in evidence(0.3, 0.025)
+    numbers = {"named_old": 0.0, "other_orders": 0.0, "difference": 0.0, "p": 1.0, "sure_of_any": 0.012}
+    assert "(any class: 1.2%)" in audit_of(Facts("unsure", resemblance=numbers))["resemblance"].evidence
+    assert "no more than by chance" in evidence(0.01, 0.5)
+    assert "hardly by chance, but by less than 2% of the inputs" in evidence(0.01, 0.025)
+
+
+def test_inputs_that_are_declared_the_same_fail_whatever_a_rank_says():
+    """One stream of permutations in twenty passes the test of ranks; what was measured is quoted beside it."""
+    numbers = {"named_old": 0.4, "other_orders": 0.1, "difference": 0.3, "p": 0.025}
+    assert audit_of(Facts("planted", resemblance=numbers))["resemblance"].verdict == "holds"
+    found = audit_of(Facts("planted", resemblance=numbers, same_inputs=True))["resemblance"]
+    assert found.verdict == "fails"
+    assert "same inputs under a fixed map" in found.evidence
+    assert "40.0% of its inputs are surely named an old class" in found.evidence
+    assert found.numbers == numbers
+
+
 def test_retraining_alone_does_not_claim_that_data_is_kept():
     found = audit_of(Facts("planted", retrains=True))["no_retraining"]
     assert found.evidence == "old tasks are trained on again"
@@ -107,6 +134,10 @@ def test_growth_is_the_least_squares_line():
     assert growth(y)["slope"] == pytest.approx(slope / 5)
     assert growth(y)["se"] == pytest.approx(linregress(range(4), y).stderr / 5)
     assert growth(y)["margin"] == pytest.approx(4.302653 * growth(y)["se"])  # Student's t, two degrees of freedom
+    assert growth(y)["each"] == pytest.approx(slope)
+    assert grows_exactly(growth([0.0, 257.0, 514.0]))
+    assert not grows_exactly(growth([0.0, 256.0, 512.0]))
+    assert not grows_exactly(growth([0.0, 900.0, 300.0, 1200.0])), "no line"
     assert grows(growth([1.0, 1.2, 1.3, 1.6, 1.7]))
     assert not grows(growth([1.0, 1.01, 1.02, 1.03, 1.04])), "below 2 % a task"
     assert not grows(growth([1.0, 1.3, 1.2, 1.5, 1.4])), "2.5 standard errors, of five tasks"
@@ -277,6 +308,51 @@ def test_a_record_gives_time_and_the_learner_is_left_alone():
         audit(split(blobs(), 3), learner, record)
 
 
+def test_a_record_of_another_learner_is_refused(tmp_path):
+    stream = split(blobs(), 2)
+    record = protocol.run(stream, build("vanilla", stream, hidden=(8,)))
+    stored = Record.load(record.save(tmp_path))
+    assert audit(stream, build("vanilla", stream, hidden=(8,)), stored).subject.startswith("Vanilla")
+    for other in (build("ewc", stream, hidden=(8,)), build("vanilla", stream, hidden=(9,))):
+        with pytest.raises(InputError, match="same learner"):
+            audit(stream, other, stored)
+
+
+def test_a_learner_that_was_trained_is_audited_as_it_was_before():
+    """A memory that is full and a network that knows the tasks would both answer for another evaluation."""
+    stream = split(blobs(), 2)
+    learner = build("gem", stream, hidden=(8,))
+    before = audit(stream, learner)
+    protocol.run(stream, learner)
+    after = audit(stream, learner)
+    assert {q: before[q] for q in QUESTIONS if q != "time"} == {q: after[q] for q in QUESTIONS if q != "time"}
+
+
+class Stopped(Exception):
+    """An interruption."""
+
+
+def test_a_witnessed_run_that_was_interrupted_gives_the_record_of_a_whole_one(tmp_path):
+    """What the witness saw before the interruption is in no checkpoint."""
+
+    def found(folder, stop=None):
+        def heard(progress):
+            if progress.task == stop:
+                raise Stopped
+
+        stream = split(blobs(), 2)
+        with checkpoint.kept_in(folder):
+            return audited_run(stream, build("gem", stream, hidden=(8,)), on_progress=heard)
+
+    whole = found(tmp_path / "whole")
+    with pytest.raises(Stopped):
+        found(tmp_path / "broken", stop=2)
+    again = found(tmp_path / "broken")
+    assert torch.equal(whole.R, again.R)
+    one, two = Audit.from_json(whole.audit), Audit.from_json(again.audit)
+    assert {q: one[q] for q in QUESTIONS if q != "time"} == {q: two[q] for q in QUESTIONS if q != "time"}
+
+
 def test_the_witness_changes_nothing():
     def stream():
         return split(blobs(), 2)
@@ -337,7 +413,11 @@ def test_a_description_is_audited_and_names_its_lines(tmp_path):
         (("retrains", "retrain"), "line 8.*retrains"),
         (('name = "Two-task transfer"\n', ""), "'name' is missing"),
         (("[evaluation]", "[other]"), r"one table, \[evaluation\]"),
-        (("retrains = false", "seconds = [1, -1]"), "line 8.*not negative"),
+        (("retrains = false", "seconds = [1, -1]"), "line 8.*from 0 to"),
+        (("retrains = false", "seconds = [1, 2, 3]"), "line 8.*'seconds'.*one a task, of which there are 2"),
+        (("retrains = false", f"held_bytes = [1{'0' * 400}, 1]"), "line 8.*'held_bytes'"),
+        (("kept_samples = 0", f"kept_samples = 1{'0' * 400}"), "line 7.*'kept_samples'"),
+        (("kept_samples = 0", f"kept_samples = 1{'0' * 5000}"), "not TOML"),
         (("retrains = false", "seconds = []"), "line 8"),
         (("retrains = false", "seconds = [inf]"), "line 8"),
     ],

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vestige import rng
-from vestige.audit.resemblance import Resemblance, resemblance, share_named_old, summarised
+from vestige.audit.resemblance import Resemblance, resemblance, share_named_old, share_sure, summarised
 
 
 def test_the_share_of_inputs_that_are_named_old():
@@ -15,16 +15,19 @@ def test_the_share_of_inputs_that_are_named_old():
     assert share_named_old(p.log(), [0, 1, 2], [0, 1], 0.9) == pytest.approx(0.25)
     assert share_named_old(p.log(), [0, 1, 2], [0, 1], 0.4) == pytest.approx(0.75)
     assert share_named_old(p.log(), [0, 1, 2, 3], [0, 1, 3], 0.9) == pytest.approx(0.5)
+    assert share_sure(p.log(), [0, 1, 2], 0.9) == pytest.approx(0.5)
+    assert share_sure(p.log(), [0, 1, 2, 3], 0.9) == pytest.approx(0.75)
 
 
 def test_summary_by_hand():
     """Means over tasks: own .6; other orders .2, .6 and .1, of which one does as well."""
-    found = [Resemblance(1, 0.4, (0.3, 0.4, 0.0), 100), Resemblance(2, 0.8, (0.1, 0.8, 0.2), 100)]
+    found = [Resemblance(1, 0.4, (0.3, 0.4, 0.0), 100, 0.5), Resemblance(2, 0.8, (0.1, 0.8, 0.2), 100, 0.9)]
     numbers = summarised(found)
     assert numbers["named_old"] == pytest.approx(0.6)
     assert numbers["other_orders"] == pytest.approx(0.3)
     assert numbers["difference"] == pytest.approx(0.3)
     assert numbers["p"] == pytest.approx(2 / 4)
+    assert numbers["sure_of_any"] == pytest.approx(0.7)
     assert found[0].difference == pytest.approx(0.4 - 0.7 / 3)
 
 
@@ -50,6 +53,7 @@ def test_a_model_that_sees_shape_finds_it_in_the_inputs_alone():
     found = resemblance(model, x, **options(0))
     assert found.named_old == 1.0
     assert max(found.other_orders) == 0.0
+    assert found.sure_of_any == 1.0
     assert summarised([found])["p"] == pytest.approx(1 / 40)
 
 

@@ -55,6 +55,9 @@ def test_what_papers_say_follows_from_what_they_describe(name):
 
 def test_known_cases_as_the_papers_have_them():
     assert PUBLISHED["RWalk Table 2, CIFAR-100"].facts["kept_samples"][0] == 5000
+    assert PUBLISHED["DGR, Split MNIST"].facts["tasks"][0] == 5
+    assert "shared_head" not in PUBLISHED["DGR, Split MNIST"].facts, "with how many heads is not said"
+    assert "retrains" not in PUBLISHED["EWC, Permuted MNIST"].facts, "unresolved: which of its experiments revisit"
     assert PUBLISHED["GEM, Split CIFAR-100"].facts["kept_samples"][0] == 5120
     assert PUBLISHED["GEM, Split CIFAR-100"].facts["tasks"][0] == 20
     assert PUBLISHED["Goodfellow et al. 2013, Permuted MNIST"].facts["tasks"][0] == 10

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from vestige import data, methods, runner
-from vestige.experiments import EXPERIMENTS, robust_single, robust_timed, robust_unseen
-from vestige.experiments.robust_coreset import FromFirstPrior
+from vestige.experiments import EXPERIMENTS, robust_single, robust_split, robust_timed, robust_unseen
 from vestige.experiments.robust_runs import (
     CORESET,
     EWC,
@@ -146,7 +145,7 @@ def test_a_unit_reaches_its_learner_whole(preset):
         stream = stream_of(unit, 0)
         learner = learner_of(unit, stream, 0)
         assert isinstance(learner, methods.METHODS[METHODS[row]])
-        assert isinstance(learner, FromFirstPrior) == (row == CORESET)
+        assert getattr(learner.config, "coreset_prior", None) == {HYBRID: "posterior", CORESET: "first"}.get(row)
         config = dataclasses.asdict(learner.config)
         mine = {name: value for name, value in dataclasses.asdict(unit).items() if name in config}
         assert {name: config[name] for name, value in mine.items() if value is not None} == {
@@ -296,7 +295,9 @@ def test_fig9_rule_turns(vcl, alone, word):
 def timed(name, points):
     """Records at (row, batch) -> (seconds, accuracy)."""
     return [
-        planted(name, row, with_mean(a), batch_size=b, seconds=s, megabytes=3.0) for (row, b), (s, a) in points.items()
+        planted(name, row, with_mean(a), batch_size=b, seconds=s, megabytes=3.0, seed=seed)
+        for (row, b), (s, *each) in points.items()
+        for seed, a in enumerate(each)
     ]
 
 
@@ -320,6 +321,10 @@ def test_fig13_reads_seconds_bytes_and_the_front():
     assert word(at={(HYBRID, 300): (15.0, 91.0)}) == "partly"
     assert word(at={(CORESET, 300): (14.0, 66.0)}) == "partly"  # each method's quickest is its best
     assert word(at={(CORESET, 300): (14.0, 66.0), (HYBRID, 300): (15.0, 91.0)}) == "not"
+    assert word(at={(CORESET, 300): (14.0, 63.5)}) == "partly", "1.5 points are too few"
+    assert word(at={(CORESET, 300): (14.0, 50.0, 70.0), (CORESET, 100): (30.0, 65.0, 71.0)}) == "partly", "one seed's"
+    assert word(at={(CORESET, 300): (14.0, 50.0, 60.0), (CORESET, 100): (30.0, 65.0, 71.0)}) == "reproduced"
+    assert "one seed: no error" in fig.verdict(timed("robust-fig13", points)).why
 
 
 @pytest.mark.parametrize(
@@ -329,6 +334,21 @@ def test_fig13_reads_seconds_bytes_and_the_front():
 def test_fig14_rule_turns(short, long, word):
     points = {(VCL, 100): (20.0, long), (VCL, 300): (10.0, short), (HYBRID, 100): (30.0, 90.0)}
     assert EXPERIMENTS["robust-fig14"].verdict(timed("robust-fig14", points)).word == word
+
+
+def test_the_rule_names_the_prior_that_it_judges():
+    rule = EXPERIMENTS["robust-fig6"].rule
+    assert "held by the posterior before it with VCL, and by the first prior without" in rule
+    arms = EXPERIMENTS["robust-fig6"].arms(EXPERIMENTS["robust-fig6"].presets["laptop"])
+    assert [(a.row, a.coreset_prior) for a in arms[1:3]] == [(HYBRID, "posterior"), (CORESET, "first")]
+
+
+def test_a_batch_is_no_longer_than_its_task():
+    """120 full batches of 12 000 rows, and 120 batches of 100 of them, are equally many steps."""
+    whole = planted("robust-fig6", HYBRID, with_mean(60.0), epochs=120, batch_size=60_000)
+    short = planted("robust-fig6", HYBRID, with_mean(60.0), epochs=1, batch_size=1000)
+    usual = planted("robust-fig6", HYBRID, with_mean(60.0), epochs=1, batch_size=100)
+    assert robust_split.length(whole) == robust_split.length(usual) == 10 * robust_split.length(short)
 
 
 def test_the_time_of_print_belongs_to_the_length_of_print():

@@ -240,3 +240,8 @@ def test_a_figure_and_its_words(name, smoke):
     assert (paper.hidden, paper.epochs, paper.batch_size, paper.lr) == ((100, 100), 120, 256, 1e-3)
     assert (paper.runs, paper.batches, paper.early_batch_size) == (100, 15, 16)
     assert isinstance(paper, Setting)
+
+
+@pytest.mark.parametrize("name", ["robust-fig2", "robust-fig3", "robust-fig4"])
+def test_the_rule_says_what_its_errors_are_over(name):
+    assert "where there is one, over its runs" in EXPERIMENTS[name].rule

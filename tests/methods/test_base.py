@@ -12,7 +12,7 @@ from vestige.errors import InputError, UnknownName
 from vestige.methods import Outputs, build
 
 
-@pytest.mark.parametrize("outputs", [(0, 1, 2, 3, 4), (1, 2), (3, 4), (0, 2, 4), (2,)])
+@pytest.mark.parametrize("outputs", [(0, 1, 2, 3, 4), (1, 2), (3, 4), (0, 2, 4), (2,), (0, 4, 2), (2, 0, 1)])
 def test_the_loss_is_a_cross_entropy_over_the_chosen_outputs(outputs):
     g = torch.Generator().manual_seed(0)
     logits = torch.randn(20, 5, generator=g)

@@ -1,5 +1,7 @@
 """VCL: its loss by hand, where the posterior goes, and what a coreset may and may not touch."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
@@ -8,8 +10,8 @@ from toys import blobs
 from vestige import protocol, rng
 from vestige.data.split import permuted, split
 from vestige.errors import InputError
-from vestige.methods.base import Spec
-from vestige.methods.vcl import VCL, VCLConfig
+from vestige.methods.base import Outputs, Spec
+from vestige.methods.vcl import VCL, VCLConfig, expected_loss
 from vestige.methods.vcl_coreset import CoresetConfig, CoresetOnly, VCLCoreset
 
 SMALL = {"hidden": (16,), "train_samples": 3, "test_samples": 20, "fit_steps": 20, "lr": 1e-2}
@@ -108,8 +110,45 @@ def test_coreset_only_starts_every_task_from_the_first_prior():
         assert bool((layer.prior_weight_log_var == 0).all())
 
 
+def test_a_fit_from_the_first_prior_is_one_batch_of_all_coresets_held_by_it():
+    """To the bit: expected loss over all that is kept, and the KL from N(0, 1) over its size, by Adam."""
+    learner = make(VCLCoreset, coreset=4, coreset_steps=3, coreset_prior="first")
+    protocol.run(stream(train_logits="all"), learner)
+    found, net = learner.fitted([0, 1, 2]), deepcopy(learner.net)
+    net.forget_prior()
+    x, y, outputs = learner.memory.x, learner.memory.y, Outputs(range(6), 6)
+    optimizer = torch.optim.Adam(net.parameters(), lr=learner.config.lr, fused=True)
+    for step in range(3):
+        optimizer.zero_grad()
+        generator = rng.fork(0, "coreset fit", 3, 0, 3, step)
+        (expected_loss(net, outputs, x, y, 3, generator) + net.kl() / 12).backward()
+        optimizer.step()
+    assert len(y) == 12
+    for a, b in zip(found.layers(), net.layers(), strict=True):
+        assert torch.equal(a.weight, b.weight)
+        assert torch.equal(a.weight_log_var, b.weight_log_var)
+        assert bool((a.prior_weight == 0).all())
+
+
+def test_from_the_first_prior_each_head_has_the_rows_of_its_own_tasks():
+    learner = make(VCLCoreset, coreset=4, coreset_steps=1, coreset_prior="first")
+    protocol.run(stream(head="multi", train_logits="current"), learner)
+    groups = [(rows.nonzero().flatten().tolist(), outputs.outputs) for rows, outputs in learner.groups([0, 1, 2])]
+    assert groups == [([0, 1, 2, 3], (0, 1)), ([4, 5, 6, 7], (2, 3)), ([8, 9, 10, 11], (4, 5))]
+    with pytest.raises(InputError, match="coreset_prior"):
+        make(VCLCoreset, coreset_prior="last")
+
+
 @pytest.mark.parametrize(
-    "fields", [{"train_samples": 0}, {"prior_std": 0.0}, {"net": "table4"}, {"head": "grown"}, {"fit_steps": -1}]
+    "fields",
+    [
+        {"train_samples": 0},
+        {"prior_std": 0.0},
+        {"net": "table4"},
+        {"head": "grown"},
+        {"fit_steps": -1},
+        {"optimizer": "sgd"},
+    ],
 )
 def test_settings_that_cannot_be_used_are_refused(fields):
     with pytest.raises(InputError, match=f"'{next(iter(fields))}' of VCL must be"):

@@ -2,12 +2,14 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
 from vestige import rng
+from vestige.errors import InputError
 from vestige.nets import MLP, Conv
-from vestige.nets.bayes import BAYES_NETS, BayesConv, BayesMLP
+from vestige.nets.bayes import BAYES_NETS, BayesConv, BayesMLP, mean_field
 from vestige.nets.bayes_layers import MeanField, MeanFieldConv2d, MeanFieldLinear, gaussian_kl
 
 
@@ -54,6 +56,19 @@ def test_a_convolution_has_the_moments_of_drawn_kernels_at_every_pixel():
     torch.testing.assert_close(fast.var(0), slow.var(0), atol=0, rtol=0.2)
     again = layer(fast[:5, :, :1].expand(-1, -1, 3, -1, -1), 5, rng.fork(1, "noise"))
     assert again.shape == (5, 2, 2, 4, 4)
+
+
+@pytest.mark.parametrize("padding", [0, 1, "same"])
+def test_a_convolution_keeps_its_padding(padding):
+    plain, x = nn.Conv2d(3, 2, 3, padding=padding), torch.rand(2, 3, 6, 6, generator=rng.fork(0, "x"))
+    mean, _ = mean_field(plain, log_var=-6.0, prior_std=1.0).moments(x)
+    assert torch.equal(mean, plain(x))
+
+
+@pytest.mark.parametrize("options", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"padding_mode": "circular"}])
+def test_a_convolution_that_moves_otherwise_is_refused(options):
+    with pytest.raises(InputError, match=f"'{next(iter(options))}' of a mean-field convolution must be"):
+        mean_field(nn.Conv2d(2, 2, 3, **options), log_var=-6.0, prior_std=1.0)
 
 
 def test_the_posterior_becomes_the_prior_of_the_rows_that_trained():

@@ -89,7 +89,12 @@ def test_a_figure_takes_the_runs_of_its_table(dice, monkeypatch, tmp_path):
     own, shown = groups(records)
     assert (own.borrowed, shown.borrowed) == (False, True)
     assert shown.title.startswith("dice-figure")
-    assert [r.seed for r in belonging("dice-figure", records)] == [r.seed for r in shown.records] == [0, 1]
+    (mine,) = belonging("dice-figure", records).values()
+    assert [r.seed for r in mine] == [r.seed for r in shown.records] == [0, 1]
+    list(runner.run(runner.plan("dice", tmp_path, preset="smoke")))
+    *_, large, small = groups(gather([tmp_path]))
+    assert [group.title.partition(" (")[2] for group in (large, small)] == ["preset laptop)", "preset smoke)"]
+    assert [len(group.records) for group in (large, small)] == [2, 1]
 
 
 def test_bare_runs_are_grouped_by_what_they_were_made_on():

@@ -72,6 +72,15 @@ def test_what_the_preset_leaves_out_is_said(monkeypatch, tmp_path):
     assert "this leaves out: nearly all throws" in reproductions(tmp_path)
 
 
+def test_two_presets_are_two_sections_whose_numbers_do_not_mix(folder):
+    list(runner.run(runner.plan("dice", folder, preset="smoke")))
+    text = reproductions(folder)
+    for words, seeds in (("preset paper", 3), ("preset smoke", 1)):
+        assert f"## dice: Table 0 ({words})" in text
+        assert f"| {words.removeprefix('preset ')} | {seeds} |" in text
+        assert f"(#{anchor(f'dice: Table 0 ({words})')})" in text
+
+
 def test_seeds_are_told_in_spans():
     records = [Record({}, seed, code="c", versions={}) for seed in (0, 1, 2, 5, 7, 8)]
     assert made(records) == "6 Records, seeds 0-2, 5, 7-8; code c."

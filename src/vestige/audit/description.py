@@ -34,6 +34,7 @@ from vestige.record import Record
 TABLE = "evaluation"
 BOOLEANS = ("shared_head", "labels_at_test", "same_inputs", "retrains", "borders_told", "continuous", "overlapping")
 COUNTS = {"tasks": 1, "kept_samples": 0, "kept_bytes": 0}  # and the least that makes sense
+LARGEST = 2**53  # up to which a float is exact; nothing that is counted here comes near it
 SERIES = ("seconds", "held_bytes")
 FIELDS = ("name", *BOOLEANS, *COUNTS, *SERIES)
 
@@ -44,10 +45,10 @@ def described(path: str | Path) -> Audit:
     try:
         text = path.read_text(encoding="utf-8")
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: this is not TOML: {error}.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: this is not text in UTF-8.") from None
+    except ValueError as error:  # what tomllib says of a bad file, and Python of a number with thousands of digits
+        raise InputError(f"{path}: this is not TOML: {error}.") from None
     fields = document.get(TABLE)
     if not isinstance(fields, dict) or set(document) != {TABLE}:
         found = ", ".join(f"[{name}]" for name in document) or "none"
@@ -61,7 +62,7 @@ def described(path: str | Path) -> Audit:
             one_of(name, FIELDS, "field", "an evaluation")
         except InputError as error:
             raise InputError(place + str(error)) from None
-        _check(name, value, place)
+        _check(name, value, place, fields.get("tasks"))
     where = {name: f"declared in line {line}" for name, line in lines.items()}
     known = {name: value for name, value in fields.items() if name != "name"}
     return audit_of(Facts(subject=fields["name"], where=where, **known))
@@ -72,24 +73,26 @@ def _line(text: str, name: str) -> int:
     return next((i for i, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
 
 
-def _check(name: str, value: Any, place: str) -> None:  # noqa: ANN401 - whatever the file says
+def _check(name: str, value: Any, place: str, tasks: Any) -> None:  # noqa: ANN401 - whatever the file says
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if name == "name":
         right, wanted = isinstance(value, str) and bool(value.strip()), "some words"
     elif name in BOOLEANS:
         right, wanted = isinstance(value, bool), "true or false"
     elif name in COUNTS:
-        right = number and isinstance(value, int) and value >= COUNTS[name]
-        wanted = f"a whole number from {COUNTS[name]}"
+        right = number and isinstance(value, int) and COUNTS[name] <= value <= LARGEST
+        wanted = f"a whole number from {COUNTS[name]} to {LARGEST}"
     else:
         right = isinstance(value, list) and bool(value) and all(_cost(v) for v in value)
-        wanted = "a list of numbers that are not negative, one a task"
+        wanted = f"a list of numbers from 0 to {LARGEST}, one a task"
+        if right and isinstance(tasks, int) and len(value) != tasks:
+            right, wanted = False, f"{wanted}, of which there are {tasks}"
     if not right:
         raise InputError(f"{place}the '{name}' of an evaluation must be {wanted}. Got {value!r} instead.")
 
 
 def _cost(value: Any) -> bool:  # noqa: ANN401
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
 
 
 def from_record(record: Record) -> Audit:

@@ -8,7 +8,6 @@ and the time it takes itself does not count.
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 import time
@@ -20,7 +19,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from vestige import protocol
+from vestige import protocol, store
 from vestige.audit.answer import Audit
 from vestige.audit.facts import Facts, audit_of
 from vestige.audit.resemblance import Resemblance, resemblance, summarised
@@ -36,6 +35,8 @@ CLOCKS = {"train": time.perf_counter, "train_cpu": time.process_time}  # by the 
 
 class Witness(Learner):
     """Passes everything on to `learner`."""
+
+    resumable = False  # what it has seen so far is in no `state_dict`: a witnessed run that was interrupted begins anew
 
     def __init__(self, learner: Learner, stream: Stream, *, seed: int) -> None:
         self.learner, self.stream, self.seen_by = learner, stream, seed
@@ -218,16 +219,21 @@ def audit(
 ) -> Audit:
     """The audit of `learner` on `stream`.
 
-    A Record of this stream that carries an audit is taken at its word. Otherwise a copy of the learner is trained here,
-    and watched; with a Record that carries none, time and memory are the Record's.
+    A Record of this stream and learner that carries an audit is taken at its word. Otherwise one like the learner, as
+    it was before it learnt anything, is trained here and watched; with a Record that carries none, time and memory are
+    the Record's.
     """
     if record is not None:
-        ran = record.config.get("stream", record.details.get("run", {}).get("stream"))
-        if ran != stream.config:
-            refuse("record", "audit", f"of the same stream, {stream.name}", f"one of {ran}")
+        ran = record.config if "learner" in record.config else record.details.get("run", {})
+        if ran.get("stream") != stream.config:
+            refuse("record", "audit", f"of the same stream, {stream.name}", f"one of {ran.get('stream')}")
+        described, own = ran.get("learner"), learner.describe()
+        if described is None or store.content_id(described) != store.content_id(own):
+            refuse("record", "audit", f"of the same learner, {own}", f"one of {described}")
         if record.audit is not None:
             return Audit.from_json(record.audit)
     warm_up()
-    witness = Witness(copy.deepcopy(learner), stream, seed=seed)
+    fresh = type(learner)(learner.spec, learner.config, seed=learner.seed)
+    witness = Witness(fresh, stream, seed=seed)
     watched = protocol.run(stream, witness, seed=seed, epochs=epochs, batch_size=batch_size, on_progress=on_progress)
     return audit_of(witness.facts(record or witness.cleared(watched)))

@@ -5,6 +5,9 @@ Every fact names the place it is taken from: "FG 3.2.1" is a section of Farquhar
 what Farquhar and Gal conclude about an evaluation of this kind, or another of the three where it is named; `stream` is
 the stream of this package that the description fits, if there is one with the data at hand, for resemblance to be
 measured on. `fails` marks where the paper itself reports that the methods which keep no data do badly.
+
+One thing is unresolved: FG 3.1, footnote 1 and 4.3 have EWC revisit each task multiple times and do not say in which of
+its experiments. Taken to be Atari; of "EWC, Permuted MNIST" it stays unknown whether tasks come again.
 """
 
 from __future__ import annotations
@@ -114,6 +117,8 @@ PUBLISHED: Mapping[str, Described] = {
         GEM_CIFAR | RWALK_MULTI | {"kept_samples": (5120, "RWalk Table 2")}, MULTI_SAID | KEPT_SAID
     ),
     "DGR, Permuted MNIST": Described(PERMUTED, PERMUTED_SAID, "permuted"),
+    # FG 3.2.2 does not say with how many heads.
+    "DGR, Split MNIST": Described(SPLIT),
     "DGR, MNIST then SVHN": Described(TWO, TWO_SAID),
     "Li and Hoiem 2017, two tasks": Described(
         TWO | {"shared_head": (False, "FG A.5: each task is given parameters on top")}, TWO_SAID

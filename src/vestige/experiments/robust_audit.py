@@ -115,11 +115,12 @@ class RobustAudit(Experiment[Config]):
     name = "robust-audit"
     item = "Farquhar and Gal section 5"
     rule = (
-        "Reproduced if, in most seeds, every verdict on the five desiderata agrees with what the paper says of the "
-        "evaluation (among them: Permuted MNIST fails in resemblance, multi-head Split MNIST in head and labels, VCL "
-        "with coresets in kept data, two-task transfer in length, and single-headed Split MNIST respects all five) and "
-        "none of the five is flagged where stream and method respect it by construction; partly if what the paper "
-        "flags is flagged, and something else too; not otherwise."
+        "Reproduced if, in most seeds, every verdict on the five desiderata, and on those of the six harder ones that "
+        "the paper speaks of, agrees with what the paper says of the evaluation (among them: Permuted MNIST fails in "
+        "resemblance, multi-head Split MNIST in head and labels, VCL with coresets in kept data, two-task transfer in "
+        "length, and single-headed Split MNIST respects all five), each of the five is flagged where stream or method "
+        "sets it aside by construction (every method that keeps data, in kept data) and none where they respect it; "
+        "partly if all that must be flagged is flagged, and something else too; not otherwise."
     )
     rooms = AUDIT_FILES
     presets: ClassVar[Mapping[str, Config]] = {
@@ -182,21 +183,22 @@ class RobustAudit(Experiment[Config]):
         absent = [pair for pair in PAPER if pair not in found]
         if absent:
             return Verdict("not judged", f"there is no Record of {', '.join(' and '.join(pair) for pair in absent)}.")
-        missed, extra, unlike = [], [], []
+        due, missed, extra, unlike = 0, [], [], []
         for (stream, method), audits in found.items():
             said, known = PAPER.get((stream, method), {}), by_construction(stream, method)
-            for q in DESIDERATA:
+            for q in (q for q in QUESTIONS if q in DESIDERATA or q in said):
                 share = fmean(a[q].verdict == "fails" for a in audits)
                 place = f"{method} on {stream}: {q}"
-                if said.get(q) is False and share <= 0.5:
+                must_fail = said.get(q, known.get(q)) is False
+                due += must_fail
+                if must_fail and share <= 0.5:
                     missed.append(place)
                 elif said.get(q) is True and fmean(holds(a, q) == 1.0 for a in audits) <= 0.5:
                     unlike.append(place)
                 elif known.get(q) is True and share > 0.5:
                     extra.append(place)
         parts = {"Not flagged": missed, "Flagged, or not shown, against the paper": unlike, "Flagged too": extra}
-        flagged = sum(verdict is False for (_, said) in PAPER.items() for q, verdict in said.items() if q in DESIDERATA)
-        why = f"Of {flagged} verdicts that the paper expects to fail, {flagged - len(missed)} do."
+        why = f"Of {due} questions that must fail, by the paper or by construction, {due - len(missed)} do."
         why += "".join(f" {words}: {'; '.join(places)}." for words, places in parts.items() if places)
         return Verdict("not" if missed else "partly" if unlike or extra else "reproduced", why)
 

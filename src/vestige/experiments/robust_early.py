@@ -31,6 +31,7 @@ PAPER = {"split": 0.003, "permuted": 0.453}
 MUCH = 2.0  # times larger is "much larger"
 ORDERS = 100.0  # times larger is "2 orders of magnitude"
 BEYOND = 2.0  # standard errors
+ERRORS = " Errors are over networks for task A; where there is one, over its runs, and say nothing of other networks."
 
 
 def by_tasks(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -101,6 +102,7 @@ class RobustFig2(EarlyFigure):
     rule = (
         f"Entropy early in task B, permuted over split. At least {ORDERS:g} times (two orders of magnitude, as "
         f"printed): reproduced; larger by more than {BEYOND:g} standard errors of the difference: partly; else not."
+        + ERRORS
     )
     quantity, words, larger, factor = "entropy_predictive", "entropy (nats)", "permuted", ORDERS
 
@@ -150,6 +152,7 @@ class RobustFig3(GradientFigure):
     rule = (
         f"Mean absolute final-layer gradient of the likelihood term, mean over the batches, split over permuted. "
         f"At least {MUCH:g} times: reproduced; larger by more than {BEYOND:g} standard errors: partly; else not."
+        + ERRORS
     )
     quantity, words = "likelihood", "mean absolute gradient"
     shown: ClassVar[Mapping[str, str]] = {"likelihood": "gradient"}
@@ -162,7 +165,7 @@ class RobustFig4(GradientFigure):
     rule = (
         "Ratio of the mean absolute final-layer gradients, likelihood term over prior term, mean over the batches "
         f"from the second, split over permuted. At least {MUCH:g} times: reproduced; larger by more than {BEYOND:g} "
-        "standard errors: partly; else not."
+        "standard errors: partly; else not." + ERRORS
     )
     quantity, words = "ratio", "likelihood over prior"
     shown: ClassVar[Mapping[str, str]] = {"ratio": "ratio", "ratio_batch": "ratio, sum over the batch"}

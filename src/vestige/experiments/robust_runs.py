@@ -6,7 +6,7 @@ A unit is a `Setting` with its `row` filled in. What it leaves open (None) is as
   "predictions are not constrained to be from the 'ground truth' task for either training or testing". Tested are the
   outputs of the tasks so far, which those of later tasks, never labels yet, have no part in.
 - VCL fits its coreset from the posterior, as its authors do; the coreset-only variant from the first prior, "the
-  initial prior each time" (see `robust_coreset`).
+  initial prior each time" (`coreset_prior` of `vestige.methods.vcl_coreset`).
 - Multi-headed, each task trains its own two outputs, EWC as well; coresets are fitted head by head.
 - B.3's epochs are full batches, one step each. The laptop preset keeps the number of steps and not the batch: 120 steps
   of 100 rows are one pass over a task.
@@ -25,9 +25,7 @@ from typing import Any, ClassVar, Literal
 from vestige import data, methods, protocol
 from vestige.data.dataset import DataSet, every_nth
 from vestige.experiments.experiment import Experiment, Line, Tell, line
-from vestige.experiments.robust_coreset import FromFirstPrior, OnlyFromFirstPrior
 from vestige.experiments.rwalk_runs import for_validation
-from vestige.methods.vcl_coreset import CoresetConfig
 from vestige.methods.vcl_presets import PRESETS
 from vestige.metrics import matrix
 from vestige.record import DETERMINING, Record, code_version
@@ -35,13 +33,13 @@ from vestige.record import DETERMINING, Record, code_version
 VCL, HYBRID, CORESET, EWC = "VCL", "VCL + coreset", "Coreset only", "EWC"
 # row of the figures -> method here
 METHODS = {VCL: "vcl", HYBRID: "vcl_coreset", CORESET: "coreset_only", EWC: "ewc_huszar"}
-FIRST_PRIOR = {HYBRID: FromFirstPrior, CORESET: OnlyFromFirstPrior}
 ROWS = tuple(METHODS)
 WITH_CORESET = (HYBRID, CORESET)
 WITHOUT_CORESET = (VCL, EWC)
 CORESET_PRIOR = {HYBRID: "posterior", CORESET: "first"}
 # Fields that go to the learner, where its method has them.
-LEARNER = ("hidden", "lr", "log_var", "train_samples", "test_samples", "fit_steps", "coreset", "coreset_steps", "lam")
+OF_CORESET = ("coreset", "coreset_steps", "coreset_prior")
+LEARNER = ("hidden", "lr", "log_var", "train_samples", "test_samples", "fit_steps", "lam", *OF_CORESET)
 
 
 @dataclass(frozen=True)
@@ -126,11 +124,7 @@ def thinned(dataset: DataSet, nth: int) -> DataSet:
 def learner_of(setting: Setting, stream: data.Stream, seed: int) -> methods.Learner:
     """The row's method, with everything that the setting says of it."""
     fields = {name: getattr(setting, name) for name in LEARNER if getattr(setting, name) is not None}
-    learner = methods.build(METHODS[setting.row], stream, seed=seed, preset=setting.preset, **fields)
-    if setting.coreset_prior == "first":
-        assert isinstance(learner.config, CoresetConfig), "a fit to a coreset needs one"
-        return FIRST_PRIOR[setting.row](learner.spec, learner.config, seed=seed)
-    return learner
+    return methods.build(METHODS[setting.row], stream, seed=seed, preset=setting.preset, **fields)
 
 
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -173,7 +167,7 @@ def run_lines(label: str, runs: Sequence[Record], *, old: float | None = None) -
 class RobustRuns(Experiment[Setting]):
     """An experiment whose units are runs of one method on a stream."""
 
-    rooms: ClassVar[tuple[str, ...]] = ("experiments/robust_runs.py", "experiments/robust_coreset.py")
+    rooms: ClassVar[tuple[str, ...]] = ("experiments/robust_runs.py",)
     rows: ClassVar[tuple[str, ...]] = ROWS
     presets: ClassVar[Mapping[str, Setting]]
 

@@ -6,7 +6,7 @@ the coreset variants.
 
 How near these two are depends on how long the coreset is trained on before a test, which B.3 fixes at 120 epochs, and
 on which prior holds that fit, which is not said. Fig. 6 is run with fewer and more steps as well, and each variant with
-the prior of the other (see `robust_coreset`).
+the prior of the other (`coreset_prior` of `vestige.methods.vcl_coreset`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class SingleHead(SplitFigure):
     rule = (
         f"Four claims: VCL and EWC end with at most {FORGOTTEN:g} % on the old tasks; they learnt each task to "
         f"{LEARNT:g} % when it was new; both coreset variants end at least {FAR:g} points above them; and within "
-        f"{SAME:g} points of each other. All: reproduced; at least two: partly; else not."
+        f"{SAME:g} points of each other. All: reproduced; at least two: partly; else not. Judged is the reading in "
+        "which the fit to a coreset is held by the posterior before it with VCL, and by the first prior without; fits "
+        "from the other prior stand beside it."
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:

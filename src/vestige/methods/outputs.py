@@ -17,7 +17,7 @@ class Outputs:
         self.outputs = tuple(outputs)
         first, last = self.outputs[0], self.outputs[-1]
         self.first, self.stop = first, last + 1
-        self.contiguous = last - first + 1 == len(self.outputs)
+        self.contiguous = self.outputs == tuple(range(first, last + 1))
         self.all = self.contiguous and len(self.outputs) == n_outputs
         self.index = torch.tensor(self.outputs)
         self.place = torch.full((n_outputs,), -1, dtype=torch.int64)

@@ -76,9 +76,13 @@ class VCL(Posterior):
         number(c.prior_std, "prior_std", owner, low=0, open_low=True)
         number(c.log_var, "log_var", owner, low=-80, high=80)  # a float32 variance, neither zero nor infinite
         one_of(c.net, BAYES_NETS, "net", owner)
-        for name, only in (("init", "torch"), ("head", "fixed")):
+        for name, only, why in (
+            ("init", "torch", "its network is its own"),
+            ("head", "fixed", "its network is its own"),
+            ("optimizer", "adam", "so are its fits to the first task and to a coreset"),
+        ):
             if getattr(c, name) != only:
-                refuse(name, owner, f"'{only}': its network is its own", repr(getattr(c, name)))
+                refuse(name, owner, f"'{only}': {why}", repr(getattr(c, name)))
         self.net = BAYES_NETS[c.net](
             spec.input_shape, c.hidden, spec.n_outputs, seed=seed, log_var=c.log_var, prior_std=c.prior_std
         )

@@ -9,11 +9,14 @@ posterior that becomes the next prior has never seen a coreset. `coreset_fit` sa
   evaluation that does both is not one of continual learning, and an audit says so.
 
 `CoresetOnly` is the third variant of the section: the prior of every task is the first one, so nothing but the coreset
-speaks for the past.
+speaks for the past. Means and variances go on from the last posterior; the prior alone is reset.
 
-Deviations. The fit is `coreset_steps` steps of full batches with the KL from the posterior before it, divided by the
-coreset's size, which is the VCL authors' reading; the paper's coreset-only variant leaves open from which prior.
-k-center starts at a sample drawn by the seed, theirs at the first row.
+Deviations. The fit is `coreset_steps` steps of full batches with a KL divided by the coreset's size. What it is taken
+from is `coreset_prior`: "posterior", the one before the fit, is the reading of VCL's authors; "first", the prior of the
+first task, is "the initial prior each time" of the third variant to the letter. The first holds weights where a narrow
+posterior has them (a deviation of 0.05 after 120 steps on Split MNIST: as many on 200 samples leave the old tasks
+almost where they were), the second, N(0, 1), hardly holds anything. Which is meant the paper leaves open. k-center
+starts at a sample drawn by the seed, theirs at the first row.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vestige import rng
@@ -36,6 +39,7 @@ from vestige.nets.bayes import BayesNet
 
 CORESETS = ("k_center", "uniform")
 FITS = ("together", "per_task")
+PRIORS = ("posterior", "first")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class CoresetConfig(VCLConfig):
     coreset_sampler: str = "k_center"
     coreset_fit: str = "together"
     coreset_steps: int = 120
+    coreset_prior: str = "posterior"
 
 
 class VCLCoreset(VCL):
@@ -60,6 +65,7 @@ class VCLCoreset(VCL):
         whole(c.coreset_steps, "coreset_steps", owner, low=0)
         one_of(c.coreset_sampler, CORESETS, "coreset_sampler", owner)
         one_of(c.coreset_fit, FITS, "coreset_fit", owner)
+        one_of(c.coreset_prior, PRIORS, "coreset_prior", owner)
         self.memory: Memory = Memory(None)  # `coreset` samples of each task: it grows with their number
         self.rivals: dict[int, tuple[int, ...]] = {}  # by task: the outputs that its samples compete among
         self.tested: dict[int, BayesNet] = {}  # by task; -1: whichever task; empty while a task is under way
@@ -95,8 +101,11 @@ class VCLCoreset(VCL):
     def fitted(self, tasks: list[int]) -> BayesNet:
         """The network of now after training on the coresets of `tasks`; the network of now stays as it is."""
         net = copy.deepcopy(self.net)
-        net.advance()
-        groups = [(self.memory.task == k, Outputs(self.outputs_of(k), self.spec.n_outputs)) for k in tasks]
+        if self.config.coreset_prior == "first":
+            net.forget_prior()
+        else:
+            net.advance()
+        groups = self.groups(tasks)
         total = sum(int(rows.sum()) for rows, _ in groups)
         optimizer = torch.optim.Adam(net.parameters(), lr=self.config.lr, fused=True)
         for step in range(self.config.coreset_steps):
@@ -110,6 +119,16 @@ class VCLCoreset(VCL):
             loss.backward()
             optimizer.step()
         return net
+
+    def groups(self, tasks: list[int]) -> list[tuple[Bool[Tensor, " m"], Outputs]]:
+        """Rows of the memory that one pass takes together: a task's; from the first prior, all that share outputs."""
+        parts: dict[tuple[int, ...], list[int]] = {}
+        for k in tasks:
+            parts.setdefault(self.outputs_of(k) if self.config.coreset_prior == "first" else (k,), []).append(k)
+        return [
+            (torch.isin(self.memory.task, torch.tensor(part)), Outputs(self.outputs_of(part[0]), self.spec.n_outputs))
+            for part in parts.values()
+        ]
 
     def outputs_of(self, task: int) -> tuple[int, ...]:
         """Where the head is shared all outputs of the latest task compete; where each task has its own, those."""
@@ -147,7 +166,7 @@ class VCLCoreset(VCL):
 
 
 class CoresetOnly(VCLCoreset):
-    """The prior of every task is the first one; only the coreset remembers."""
+    """The prior of every task is the first one; only the coreset, and where the last posterior left off, remembers."""
 
     def end_task(self, task: Task) -> None:
         """Forget the prior, then make the networks that will be tested."""

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from vestige.checks import refuse
 from vestige.nets.bayes_layers import MeanField, MeanFieldConv2d, MeanFieldLinear
 from vestige.nets.bayes_layers import gaussian_kl as gaussian_kl
 from vestige.nets.classifier import Classifier
@@ -30,6 +31,18 @@ def weighted_layers(net: nn.Module) -> list[nn.Linear | nn.Conv2d]:
     return [m for m in net.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
 
 
+def mean_field(layer: nn.Linear | nn.Conv2d, *, log_var: float, prior_std: float) -> MeanField:
+    """The same layer with a Gaussian over its weights; of convolutions those that move by one pixel and pad with 0."""
+    assert layer.bias is not None, "every layer here has a bias"
+    if isinstance(layer, nn.Linear):
+        return MeanFieldLinear(layer.weight, layer.bias, log_var=log_var, prior_std=prior_std)
+    usual = {"stride": (1, 1), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
+    for name, only in usual.items():
+        if getattr(layer, name) != only:
+            refuse(name, "a mean-field convolution", repr(only), repr(getattr(layer, name)))
+    return MeanFieldConv2d(layer.weight, layer.bias, log_var=log_var, prior_std=prior_std, padding=layer.padding)
+
+
 class BayesNet(nn.Module, ABC):
     """A chain of mean-field layers; which outputs count is the learner's to say."""
 
@@ -39,10 +52,9 @@ class BayesNet(nn.Module, ABC):
 
     def __init__(self, plain: Classifier, *, log_var: float, prior_std: float) -> None:
         super().__init__()
-        kinds = {nn.Linear: MeanFieldLinear, nn.Conv2d: MeanFieldConv2d}
-        settings = {"log_var": log_var, "prior_std": prior_std}
-        layers = [kinds[type(layer)](layer.weight, layer.bias, **settings) for layer in weighted_layers(plain)]
+        layers = [mean_field(layer, log_var=log_var, prior_std=prior_std) for layer in weighted_layers(plain)]
         self.body = nn.ModuleList(layers[:-1])
+        assert isinstance(layers[-1], MeanFieldLinear), "a head is fully connected"
         self.head = layers[-1]
 
     @abstractmethod

@@ -194,7 +194,15 @@ class MeanFieldConv2d(MeanField):
 
     ndim = 4
 
-    def __init__(self, weight: Tensor, bias: Tensor, *, log_var: float, prior_std: float, padding: int = 0) -> None:
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor,
+        *,
+        log_var: float,
+        prior_std: float,
+        padding: int | str | tuple[int, ...] = 0,
+    ) -> None:
         super().__init__(weight, bias, log_var=log_var, prior_std=prior_std)
         self.padding = padding
 

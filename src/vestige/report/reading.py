@@ -55,14 +55,11 @@ def groups(records: Sequence[Record]) -> list[Group]:
     found: list[Group] = []
     for name, experiment in EXPERIMENTS.items():
         own = [record for record in records if record.config.get("experiment") == name]
-        settings = sorted({setting(record) for record in own})
-        for words in settings:
-            chosen = _latest([record for record in own if setting(record) == words], experiment.code())
+        settings = by_setting(own) if own else belonging(name, records)
+        for words, runs in settings.items():
+            chosen = _latest(runs, experiment.code()) if own else tuple(runs)
             more = f" ({words})" if words and len(settings) > 1 else ""
-            found.append(Group(f"{name}: {experiment.item}{more}", chosen, experiment))
-        shared = [] if own else belonging(name, records)
-        if shared:
-            found.append(Group(f"{name}: {experiment.item}", tuple(shared), experiment, borrowed=True))
+            found.append(Group(f"{name}: {experiment.item}{more}", chosen, experiment, borrowed=not own))
     others: dict[str, list[Record]] = {}
     for record in records:
         if record.config.get("experiment") not in EXPERIMENTS:
@@ -70,15 +67,23 @@ def groups(records: Sequence[Record]) -> list[Group]:
     return [*found, *(Group(name, tuple(runs)) for name, runs in sorted(others.items()))]
 
 
-def belonging(name: str, records: Sequence[Record]) -> list[Record]:
-    """The Records of an experiment, by seed; a figure that shows the runs of a table takes those that it asks for."""
+def by_setting(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records under each setting, whose numbers must not be averaged with those under another."""
+    return {words: [r for r in records if setting(r) == words] for words in sorted({setting(r) for r in records})}
+
+
+def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The Records of an experiment under each setting, by seed.
+
+    A figure that shows the runs of a table takes those that it asks for.
+    """
     experiment = EXPERIMENTS[name]
     homes = {experiment.config(arm)["experiment"] for arm in experiment.arms(experiment.presets["laptop"])}
     found = [record for record in records if record.config.get("experiment") in homes]
     if homes != {name}:
         asked = [experiment.config(arm) for preset in PRESETS for arm in experiment.arms(experiment.presets[preset])]
         found = [r for r in found if r.config in asked and r.seed < experiment.seeds["laptop"]]
-    return sorted(found, key=lambda record: record.seed)
+    return by_setting(sorted(found, key=lambda record: record.seed))
 
 
 def setting(record: Record) -> str:

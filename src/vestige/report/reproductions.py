@@ -24,13 +24,13 @@ seeds. A verdict follows from the rule that is printed with it. A miss stays vis
 """
 
 
-def section(name: str, records: Sequence[Record]) -> str:
-    """One experiment."""
+def section(name: str, records: Sequence[Record], words: str = "") -> str:
+    """One experiment; `words` are the setting, where there are several."""
     experiment = EXPERIMENTS[name]
     verdict = experiment.verdict(records)
     cut = left_out(Group(name, tuple(records), experiment))
     parts = [
-        f"## {title(name)}",
+        f"## {title(name, words)}",
         (type(experiment).__doc__ or "").partition("\n")[0],
         f"**{verdict.word}.** {verdict.why}",
         f"Rule: {experiment.rule}",
@@ -54,21 +54,23 @@ def made(records: Sequence[Record]) -> str:
     return f"{'; '.join(facts)}."
 
 
-def summary(found: dict[str, list[Record]]) -> str:
+def summary(found: dict[tuple[str, str], list[Record]]) -> str:
     """A line for each experiment, with a link to its section."""
     lines = ["| experiment | item | verdict | preset | seeds |", "| --- | --- | --- | --- | ---: |"]
-    for name, records in found.items():
+    for (name, words), records in found.items():
         experiment = EXPERIMENTS[name]
         presets = ", ".join(sorted({setting(record).removeprefix("preset ") for record in records} - {""}))
         seeds = len({record.seed for record in records})
         word = experiment.verdict(records).word
-        lines.append(f"| [{name}](#{anchor(title(name))}) | {experiment.item} | **{word}** | {presets} | {seeds} |")
+        lines.append(
+            f"| [{name}](#{anchor(title(name, words))}) | {experiment.item} | **{word}** | {presets} | {seeds} |"
+        )
     return "\n".join(lines) + "\n"
 
 
-def title(name: str) -> str:
-    """The heading of an experiment."""
-    return f"{name}: {EXPERIMENTS[name].item}"
+def title(name: str, words: str = "") -> str:
+    """The heading of an experiment, or of one setting of it."""
+    return f"{name}: {EXPERIMENTS[name].item}" + (f" ({words})" if words else "")
 
 
 def anchor(heading: str) -> str:
@@ -79,10 +81,13 @@ def anchor(heading: str) -> str:
 def reproductions(folder: str | Path) -> str:
     """The whole document, in the order in which experiments are listed."""
     records = gather([folder])
-    found = {name: own for name in EXPERIMENTS if (own := belonging(name, records))}
+    found: dict[tuple[str, str], list[Record]] = {}
+    for name in EXPERIMENTS:
+        settings = belonging(name, records)
+        found |= {(name, words if len(settings) > 1 else ""): runs for words, runs in settings.items()}
     if not found:
         raise InputError(f"The folder '{folder}' must hold Records of experiments. Got none instead.")
-    return "\n".join([HEAD, summary(found), *(section(name, own) for name, own in found.items())])
+    return "\n".join([HEAD, summary(found), *(section(name, own, words) for (name, words), own in found.items())])
 
 
 def _spans(seeds: Sequence[int]) -> str:
