@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## the main job on data that ships with the package, in under a minute
+demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html
 	@$(ONE_THREAD) $(BIN)/vestige demo
 
 test: $(STAMP)  ## the tests that take seconds

@@ -1,35 +1,80 @@
-"""`vestige demo`, with one pass over the data instead of twenty: tables, JSON, Records on disk."""
+"""`vestige demo` with small settings: a page, Records, a table, JSON; and no half page."""
 
+import io
 import json
+from contextlib import redirect_stdout
 
 import pytest
 
 from vestige import demo
-from vestige.cli import main
+from vestige.cli import main, output
+from vestige.demo.generator import GeneratorConfig
+from vestige.demo.judged import JudgedConfig
+from vestige.demo.learners import LearnersConfig
 from vestige.record import Record
+
+SMALL = demo.Config(
+    judged=JudgedConfig(digits=2, samples=150, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
+    learners=LearnersConfig(
+        epochs=1, batch_size=64, hidden=(8,), fields={"vcl": {"train_samples": 1, "test_samples": 2, "fit_steps": 2}}
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """One run for the tests that look at it: its folder, what it found, what it printed."""
+    folder, real, found = tmp_path_factory.mktemp("demo") / "report", demo.run, []
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setattr(demo, "DEFAULT", SMALL)
+        patch.setattr(demo, "run", lambda **given: found.append(real(**given)) or found[-1])
+        assert main(["demo", "--seed", "3", "--out", str(folder)]) == 0
+    return folder, found[0], printed.getvalue()
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
-    monkeypatch.setattr(demo, "EPOCHS", 1)
+def small(monkeypatch):
+    monkeypatch.setattr(demo, "DEFAULT", SMALL)
 
 
-def test_a_matrix_for_each_method_and_one_conclusion(tmp_path, capsys):
-    assert main(["demo", "--out", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    for text in ("joint: accuracy", "vanilla: accuracy", "8/9", "BWT"):
-        assert text in out
-    assert out.splitlines()[-1].startswith("Trained on without its old data, the network knows ")
-    stored = [Record.load(path) for path in tmp_path.glob("*.json")]
-    assert len(stored) == 2
+def test_it_writes_a_page_and_records_and_says_where(ran):
+    folder, _, printed = ran
+    assert "<h1>" in (folder / "index.html").read_text()
+    assert len([Record.load(path) for path in (folder / "records").glob("*.json")]) == 5
+    assert printed.splitlines()[-1] == f"Written to {folder / 'index.html'}."
+    for text in ("The figures", "F: forgetting", "rwalk_s", "The classifier forgets"):
+        assert text in printed
 
 
-def test_the_same_seed_gives_the_same_json(capsys):
-    answers = []
-    for seed in ("3", "3", "4"):
-        assert main(["demo", "--json", "--seed", seed]) == 0
-        answers.append(json.loads(capsys.readouterr().out))
-    assert answers[0] == answers[1]
-    assert answers[0]["vanilla"]["matrix"] != answers[2]["vanilla"]["matrix"]
-    assert answers[0]["vanilla"]["last"]["intransigence"] is not None
-    assert answers[0]["joint"]["last"]["intransigence"] is None
+def test_json_goes_over_the_page_of_the_run_before(ran, monkeypatch, capsys):
+    folder, found, _ = ran
+    before = (folder / "index.html").read_bytes()
+    monkeypatch.setattr(demo, "run", lambda **_: found)
+    assert main(["demo", "--json", "--out", str(folder)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["page"] == str(folder / "index.html")
+    assert told["learners"]["vanilla"]["matrix"] == found.records["vanilla"].R.tolist()
+    assert (folder / "index.html").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_json(ran, tmp_path, capsys):
+    assert main(["demo", "--json", "--seed", "3", "--out", str(tmp_path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == output.plain(ran[1].to_json()) | {"page": str(tmp_path / "index.html")}
+
+
+def test_a_run_that_ends_early_leaves_no_page(tmp_path, monkeypatch):
+    def stop(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "judge", stop)
+    assert main(["demo", "--out", str(tmp_path)]) == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_way_is_refused_before_any_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "run", None)
+    (tmp_path / "taken").write_text("")
+    assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
+    assert "must be a folder" in capsys.readouterr().err

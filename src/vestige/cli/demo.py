@@ -1,78 +1,62 @@
-"""`vestige demo`: the main job, on data that ships with the package."""
+"""`vestige demo`: three of the package's jobs, on data that ships with it, and a page about them."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import arg
 
 from vestige.cli import output
-from vestige.cli.matrix import SYMBOLS, as_document
 
-if TYPE_CHECKING:
-    from vestige.protocol import Progress
-    from vestige.record import Record
+STEPS = 1000  # of the bar
 
 
 @dataclass(frozen=True)
 class Demo:
-    """The main job on data that ships with the package, in under a minute.
+    """Three jobs on handwritten digits that ship with the package, in under two minutes, and a page about them.
 
-    Ten handwritten digits come two at a time and are deleted when their turn is over. One network simply trains on
-    (vanilla); another may keep everything and start anew each time (joint), which is what nobody may do: the reference.
+    A generator learns digit after digit while the data is deleted, and a monitor follows it without; four learners are
+    compared on pairs of digits, and the comparison is audited; weights mend a biased sample set.
     """
 
     seed: int = 0
     """The same seed gives the same numbers."""
-    out: Annotated[Path | None, arg(metavar="DIR")] = None
-    """Also write a Record of each run into this folder."""
+    out: Annotated[Path, arg(metavar="DIR")] = Path("demo-report")
+    """Where index.html goes, and a Record of each learner under 'records'."""
     json: bool = False
     """Print JSON instead of tables."""
 
     def run(self) -> None:
-        """Train, test, print."""
+        """Train, judge, write, print."""
         # Networks this small are slower on several threads; torch is not loaded yet, and a user's own choice stands.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
-        from vestige import demo
+        from vestige import checks, demo
+        from vestige.demo.page import sentences, summary
 
-        with output.progress("training", total=demo.samples_to_train()) as advance:
-            last: dict[str, int] = {}
+        checks.whole(self.seed, "seed", "vestige demo", low=0)
+        if self.out.exists() and not self.out.is_dir():
+            checks.refuse("out", "vestige demo", "a folder", f"the file {self.out}")
+        with output.progress("the demo", STEPS) as advance:
+            reached = 0
 
-            def tell(method: str, progress: Progress) -> None:
-                advance(progress.done - last.get(method, 0))
-                last[method] = progress.done
+            def heard(_what: str, share: float) -> None:
+                nonlocal reached
+                now = int(STEPS * share)
+                advance(now - reached)
+                reached = now
 
-            records = demo.run(seed=self.seed, on_progress=tell)
-        paths = {} if self.out is None else {name: record.save(self.out) for name, record in records.items()}
+            found = demo.run(seed=self.seed, on_progress=heard)
+            page = found.page()
+        for record in found.records.values():
+            record.save(self.out / "records")
+        written = page.save(self.out / "index.html")  # last, whole or not at all: who finds it finds everything
         if self.json:
-            found = {name: {"id": r.id, **as_document(r.summary())} for name, r in records.items()}
-            output.document(found)
+            output.document(found.to_json() | {"page": str(written)})
             return
-        for name, record in records.items():
-            title = f"{name}: accuracy on each pair of digits (columns) after training on each pair (rows)"
-            cells = [(after, *row) for after, row in zip(record.task_names, record.R.tolist(), strict=True)]
-            output.table(output.Table(title, ("after", *record.task_names), cells))
-        output.table(_summary(records))
-        output.say(_conclusion(records))
-        for name, path in paths.items():
-            output.note(f"{name}: {path}")
-
-
-def _summary(records: dict[str, Record]) -> output.Table:
-    rows = []
-    for name, record in records.items():
-        last = record.summary().last()
-        rows.append((name, *(last[quantity] for quantity in SYMBOLS), f"{sum(record.seconds['train']):.1f}"))
-    note = "A average accuracy, F forgetting, I intransigence, BWT and FWT backward and forward transfer."
-    return output.Table("after the last pair", ("method", *SYMBOLS.values(), "seconds"), rows, note)
-
-
-def _conclusion(records: dict[str, Record]) -> str:
-    vanilla, joint = (records[name].summary().last() for name in ("vanilla", "joint"))
-    return (
-        f"Trained on without its old data, the network knows {vanilla['average']:.0%} of all digits instead of "
-        f"{joint['average']:.0%}: it forgot {vanilla['forgetting']:.0%} of what it knew of earlier pairs."
-    )
+        output.table(summary(found))
+        for text in sentences(found):
+            output.say(text)
+        output.say(f"Written to {written}.")
