@@ -26,10 +26,10 @@ demo: $(STAMP)  ## the main jobs on data that ships with the package, in under t
 	@$(ONE_THREAD) $(BIN)/vestige demo
 
 test: $(STAMP)  ## the tests that take seconds
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto -m "not slow"
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-all: $(STAMP)  ## every test
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(STAMP)  ## formatting, lint, types
 	$(BIN)/ruff format --check .

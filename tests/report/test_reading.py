@@ -97,6 +97,23 @@ def test_a_figure_takes_the_runs_of_its_table(dice, monkeypatch, tmp_path):
     assert [len(group.records) for group in (large, small)] == [2, 1]
 
 
+class TwoDice(Figure):
+    """A figure of two dice, one of which the table throws for itself."""
+
+    name = "two-dice"
+
+    def arms(self, config):
+        return [dataclasses.replace(config, sides=(n,)) for n in (6, 8)]
+
+
+def test_a_figure_is_not_shown_before_all_its_runs_are_there(dice, monkeypatch, tmp_path):
+    monkeypatch.setitem(EXPERIMENTS, "two-dice", TwoDice())
+    list(runner.run(runner.plan("dice", tmp_path)))
+    assert belonging("two-dice", gather([tmp_path])) == {}
+    list(runner.run(runner.plan("dice", tmp_path, overrides={"sides": [8]})))
+    assert sum(len(runs) for runs in belonging("two-dice", gather([tmp_path])).values()) == 4
+
+
 def test_bare_runs_are_grouped_by_what_they_were_made_on():
     split = bare()
     permuted = bare(config={"stream": {"stream": "permuted", "data": "mnist"}, "learner": {"method": "ewc"}})

@@ -75,14 +75,17 @@ def by_setting(records: Sequence[Record]) -> dict[str, list[Record]]:
 def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
     """The Records of an experiment under each setting, by seed.
 
-    A figure that shows the runs of a table takes those that it asks for.
+    A figure that shows the runs of a table takes those that it asks for, and none until all that a preset asks for are
+    there: a part of them is what the table has run for itself.
     """
     experiment = EXPERIMENTS[name]
     homes = {experiment.config(arm)["experiment"] for arm in experiment.arms(experiment.presets["laptop"])}
     found = [record for record in records if record.config.get("experiment") in homes]
     if homes != {name}:
-        asked = [experiment.config(arm) for preset in PRESETS for arm in experiment.arms(experiment.presets[preset])]
-        found = [r for r in found if r.config in asked and r.seed < experiment.seeds["laptop"]]
+        asked = [[experiment.config(arm) for arm in experiment.arms(experiment.presets[p])] for p in PRESETS]
+        run = [record.config for record in found]
+        whole = [config for arms in asked if all(config in run for config in arms) for config in arms]
+        found = [r for r in found if r.config in whole and r.seed < experiment.seeds["laptop"]]
     return by_setting(sorted(found, key=lambda record: record.seed))
 
 
