@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vestige.cli.delimited import parse
@@ -125,6 +125,7 @@ def test_the_line_number_is_that_of_the_editor():
         parse("# a comment\n0.9,\n\n\nzero,0.8\n", "R.csv")
 
 
+@example(rows=[[NAN, NAN], [NAN, NAN]], delimiter="\t", header=False, index=False)
 @settings(max_examples=60, deadline=None)
 @given(
     rows=st.integers(2, 5).flatmap(
@@ -140,6 +141,10 @@ def test_what_pandas_writes_is_read_back(rows, delimiter, header, index):
     n = len(rows)
     frame = pd.DataFrame(rows, columns=[f"t{j}" for j in range(n)], index=[f"r{i}" for i in range(n)])
     text = frame.to_csv(sep=delimiter, header=header, index=index)
+    if not text.strip():  # nothing but tabs
+        with pytest.raises(InputError, match="nothing but blanks"):
+            parse(text, "R.csv")
+        return
     assert equal(parse(text, "R.csv").rows, [[float(v) for v in row] for row in rows])
 
 
