@@ -1,8 +1,7 @@
 """What an audit needs of an experiment: for each of its arms the stream, the learner and how long it trains.
 
-Experiments whose units are runs of a learner on a stream share a module that makes both from a `Setting`; each such
-module has one line here. An experiment of another kind (chains on drifting densities, weights) has no stream of tasks
-to audit, and says so.
+An experiment that does not train learners on streams (chains on drifting densities, weights) has nothing to audit, and
+says so.
 """
 
 from __future__ import annotations
@@ -14,33 +13,9 @@ from typing import Any
 
 from vestige.data import Stream
 from vestige.errors import InputError
-from vestige.experiments import robust_audit, robust_early_runs, robust_runs, rwalk_runs
 from vestige.experiments.experiment import Experiment
+from vestige.experiments.trained import Trained
 from vestige.methods import Learner
-
-Parts = Callable[[Any, int], tuple[Stream, Learner]]
-
-
-def _early(setting: robust_early_runs.Setting, seed: int) -> tuple[Stream, Learner]:
-    stream = robust_early_runs.stream_of(setting, seed)
-    return stream, robust_early_runs.learner_of(setting, stream, setting.samples_a, seed)
-
-
-def _from(runs: Any) -> Parts:  # noqa: ANN401 - a module with `stream_of` and `learner_of`
-    def parts(setting: Any, seed: int) -> tuple[Stream, Learner]:  # noqa: ANN401 - its `Setting`
-        stream = runs.stream_of(setting, seed)
-        return stream, runs.learner_of(setting, stream, seed)
-
-    return parts
-
-
-# By the class of the configuration.
-PARTS: dict[type, Parts] = {
-    robust_audit.Config: _from(robust_audit),
-    robust_early_runs.Setting: _early,
-    robust_runs.Setting: _from(robust_runs),
-    rwalk_runs.Setting: _from(rwalk_runs),
-}
 
 
 @dataclass(frozen=True)
@@ -55,17 +30,16 @@ class Evaluation:
 
 def evaluations(experiment: Experiment[Any], preset: str, seed: int) -> list[Evaluation]:
     """Every arm of `experiment` at `preset`; an experiment without streams of tasks is refused."""
-    arms = list(experiment.arms(experiment.presets[preset]))
-    parts = PARTS.get(type(arms[0]))
-    if parts is None:
+    if not isinstance(experiment, Trained):
         raise InputError(
             f"The 'experiment' of vestige audit must train learners on a stream of tasks. Got {experiment.name} "
             f"({experiment.item}), which has none, instead."
         )
 
     def made(arm: Any) -> Callable[[], tuple[Stream, Learner]]:  # noqa: ANN401
-        return lambda: parts(arm, seed)
+        return lambda: experiment.parts(arm, seed)
 
+    arms = list(experiment.arms(experiment.presets[preset]))
     names = labels(arms, experiment.name)
     return [Evaluation(name, made(arm), arm.epochs, arm.batch_size) for name, arm in zip(names, arms, strict=True)]
 

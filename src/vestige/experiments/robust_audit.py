@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige import data, methods
 from vestige.audit import DESIDERATA, QUESTIONS, Audit, audited_run
-from vestige.experiments.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.experiments.experiment import Line, Tell, Verdict, line
+from vestige.experiments.trained import Trained
 from vestige.record import Record
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def by_construction(stream: str, method: str) -> dict[str, bool]:
     return known | ({"resemblance": False} if stream == PERMUTED else {})
 
 
-class RobustAudit(Experiment[Config]):
+class RobustAudit(Trained[Config]):
     """The desiderata on every stream and method here: eleven questions, each answered with evidence."""
 
     name = "robust-audit"
@@ -122,7 +123,7 @@ class RobustAudit(Experiment[Config]):
         "sets it aside by construction (every method that keeps data, in kept data) and none where they respect it; "
         "partly if all that must be flagged is flagged, and something else too; not otherwise."
     )
-    rooms = AUDIT_FILES
+    rooms = (*AUDIT_FILES, "experiments/robust_audit.py")
     presets: ClassVar[Mapping[str, Config]] = {
         "smoke": Config(
             data="digits", other="digits", per_class=20, permuted=3, hidden=(16,), epochs=1,
@@ -147,12 +148,17 @@ class RobustAudit(Experiment[Config]):
         arms = [dataclasses.replace(config, stream=s, method=m) for s, m in pairs]
         return [*arms, dataclasses.replace(config, stream=HEADS, method=CORESET, coreset_fit="per_task")]
 
+    def parts(self, config: Config, seed: int) -> tuple[data.Stream, methods.Learner]:
+        """The method on the stream."""
+        stream = stream_of(config, seed)
+        return stream, learner_of(config, stream, seed)
+
     def run(self, config: Config, seed: int, tell: Tell) -> Record:
         """One evaluation, watched."""
-        stream = stream_of(config, seed)
+        stream, learner = self.parts(config, seed)
         found = audited_run(
             stream,
-            learner_of(config, stream, seed),
+            learner,
             seed=seed,
             epochs=1 if stream.declared.ordered else config.epochs,
             batch_size=config.batch_size,

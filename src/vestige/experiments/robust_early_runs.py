@@ -31,10 +31,11 @@ from vestige import checks, data, rng
 from vestige.audit.early import KINDS, Early, prediction_entropies, watch
 from vestige.data.split import Permute
 from vestige.data.task import Task
-from vestige.experiments.experiment import Experiment, Tell
+from vestige.experiments.experiment import Tell
+from vestige.experiments.trained import Trained
 from vestige.methods import VCL, Outputs, Spec
 from vestige.methods.vcl import VCLConfig
-from vestige.record import DETERMINING, Record, code_version
+from vestige.record import Record
 
 TASKS = ("split", "permuted")
 TEST_ROWS = 2000  # of a task, that the network is asked about when A is learnt
@@ -141,7 +142,7 @@ def gathered(runs: Sequence[Early]) -> dict[str, Float64[Tensor, "..."]]:
     return values | {f"{name}_runs": stacked[name].nanmean(1) for name in ("entropy_predictive", "likelihood", "ratio")}
 
 
-class EarlyRuns(Experiment[Setting]):
+class EarlyRuns(Trained[Setting]):
     """An experiment that reads these runs. All three figures share Records, which lie under the first one's name."""
 
     rooms: ClassVar[tuple[str, ...]] = ("metrics/uncertainty.py", "audit/early.py", "experiments/robust_early_runs.py")
@@ -166,16 +167,16 @@ class EarlyRuns(Experiment[Setting]):
         """The same for all three figures, so that their ids agree."""
         return super().config(config) | {"experiment": "robust-fig2"}
 
-    def code(self) -> str:
-        """What comes out of a unit is decided by this file; a figure only reads."""
-        return code_version(rooms=(*DETERMINING, *self.rooms))
+    def parts(self, config: Setting, seed: int) -> tuple[data.Stream, VCL]:
+        """Both tasks, and VCL as it learns A."""
+        stream = stream_of(config, seed)
+        return stream, learner_of(config, stream, config.samples_a, seed)
 
     def run(self, config: Setting, seed: int, tell: Tell) -> Record:
         """Learn A once, then watch `runs` runs on B."""
         checks.one_of(config.tasks, TASKS, "tasks", self.name)
         checks.whole(config.runs, "runs", self.name, low=2)
-        stream = stream_of(config, seed)
-        learner = learner_of(config, stream, config.samples_a, seed)
+        stream, learner = self.parts(config, seed)
         tasks = iter(stream)
         learn(learner, next(tasks), config, seed, tell)
         values, state = after_a(learner, stream, seed), learner.state_dict()

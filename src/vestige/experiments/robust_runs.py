@@ -22,13 +22,14 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
-from vestige import data, methods, protocol
+from vestige import data, methods
 from vestige.data.dataset import DataSet, every_nth
-from vestige.experiments.experiment import Experiment, Line, Tell, line
+from vestige.experiments.experiment import Line, line
 from vestige.experiments.rwalk_runs import for_validation
+from vestige.experiments.trained import Trained
 from vestige.methods.vcl_presets import PRESETS
 from vestige.metrics import matrix
-from vestige.record import DETERMINING, Record, code_version
+from vestige.record import Record
 
 VCL, HYBRID, CORESET, EWC = "VCL", "VCL + coreset", "Coreset only", "EWC"
 # row of the figures -> method here
@@ -164,7 +165,7 @@ def run_lines(label: str, runs: Sequence[Record], *, old: float | None = None) -
     ]
 
 
-class RobustRuns(Experiment[Setting]):
+class RobustRuns(Trained[Setting]):
     """An experiment whose units are runs of one method on a stream."""
 
     rooms: ClassVar[tuple[str, ...]] = ("experiments/robust_runs.py",)
@@ -175,22 +176,11 @@ class RobustRuns(Experiment[Setting]):
         """A unit for each row."""
         return [filled(config, row) for row in self.rows]
 
-    def code(self) -> str:
-        """What comes out of a unit is decided by its setting and by this file; a figure only chooses and reads."""
-        return code_version(rooms=(*DETERMINING, *self.rooms))
-
-    def run(self, config: Setting, seed: int, tell: Tell) -> Record:
-        """Train on every task in turn, test on all of them after each."""
-        assert config.epochs is not None, f"{self.name} leaves the epochs of {config.row} open"
-        assert config.batch_size is not None, f"{self.name} leaves the batches of {config.row} open"
+    def parts(self, config: Setting, seed: int) -> tuple[data.Stream, methods.Learner]:
+        """The row's method on its tasks."""
         stream = stream_of(config, seed)
-        found = protocol.run(
-            stream,
-            learner_of(config, stream, seed),
-            seed=seed,
-            epochs=config.epochs,
-            batch_size=config.batch_size,
-            uncertainty=config.uncertainty,
-            on_progress=lambda p: tell(p.done / p.total, f"{config.row}, task {p.task + 1}"),
-        )
-        return self.adopt(found, config)
+        return stream, learner_of(config, stream, seed)
+
+    def options(self, config: Setting) -> dict[str, Any]:
+        """Whether mutual information is measured too."""
+        return {"uncertainty": config.uncertainty}

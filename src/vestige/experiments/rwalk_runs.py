@@ -19,11 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
-from vestige import data, methods, protocol
+from vestige import data, methods
 from vestige.data.dataset import DataSet, every_nth
-from vestige.experiments.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.experiments.experiment import Line, Verdict, line
+from vestige.experiments.trained import Trained
 from vestige.metrics import matrix
-from vestige.record import DETERMINING, Record, code_version
+from vestige.record import Record
 
 JOINT = "joint"
 # row of the tables -> method here; "-S" is with samples
@@ -156,26 +157,13 @@ def judged(claims: Mapping[str, bool]) -> Verdict:
     return Verdict(word, why)  # type: ignore[arg-type]
 
 
-class Incremental(Experiment[Setting]):
+class Incremental(Trained[Setting]):
     """An experiment whose units are runs of one method on a split data set."""
 
     rooms: ClassVar[tuple[str, ...]] = ("experiments/rwalk_runs.py",)
     presets: ClassVar[Mapping[str, Setting]]
 
-    def code(self) -> str:
-        """What comes out of a unit is decided by its setting and by this file; a table only chooses and reads."""
-        return code_version(rooms=(*DETERMINING, *self.rooms))
-
-    def run(self, config: Setting, seed: int, tell: Tell) -> Record:
-        """Train on every task in turn, test on all of them after each."""
-        assert config.epochs is not None, f"{self.name} leaves the epochs of {config.row} open"
+    def parts(self, config: Setting, seed: int) -> tuple[data.Stream, methods.Learner]:
+        """The row's method on its tasks."""
         stream = stream_of(config, seed)
-        found = protocol.run(
-            stream,
-            learner_of(config, stream, seed),
-            seed=seed,
-            epochs=config.epochs,
-            batch_size=config.batch_size,
-            on_progress=lambda p: tell(p.done / p.total, f"{config.row}, task {p.task + 1}"),
-        )
-        return self.adopt(found, config)
+        return stream, learner_of(config, stream, seed)

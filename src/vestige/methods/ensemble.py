@@ -17,8 +17,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vestige.checks import refuse, whole
-from vestige.data.task import Task, TaskInfo
-from vestige.methods.base import Info, Outputs, Spec, TrainConfig
+from vestige.data.task import TaskInfo
+from vestige.methods.base import Info, Spec, TrainConfig
 from vestige.methods.posterior import Posterior
 from vestige.nets.ensemble import EnsembleMLP
 
@@ -44,7 +44,6 @@ class Ensemble(Posterior):
             if getattr(c, name) != only:
                 refuse(name, owner, f"'{only}': its network is its own", repr(getattr(c, name)))
         self.net = EnsembleMLP(spec.input_shape, c.hidden, spec.n_outputs, members=c.members, seed=seed)
-        self.outputs = Outputs(range(spec.n_outputs), spec.n_outputs)
 
     @classmethod
     def default_config(cls) -> EnsembleConfig:
@@ -56,21 +55,11 @@ class Ensemble(Posterior):
         """Every member."""
         return self.config.members
 
-    def begin_task(self, task: Task) -> None:
-        """Take the task's outputs."""
-        self.outputs = Outputs(task.info.train_outputs, self.spec.n_outputs)
-        self.seen = tuple(sorted({*self.seen, *task.info.outputs}))
-        if self.optimizer is None or self.config.reset_optimizer:
-            self.optimizer = self.fresh_optimizer()
-
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step of every member down its own loss; what is told is their mean."""
         members = self.config.members
         mean = self.outputs.loss(self.net(x).flatten(0, 1), y.repeat(members))
         return Info(self.step(mean * members).loss / members)
-
-    def end_task(self, task: Task) -> None:
-        """Nothing is kept."""
 
     def draws(
         self, x: Float[Tensor, "n *shape"], samples: int, generator: torch.Generator, task: TaskInfo | None = None
@@ -79,15 +68,3 @@ class Ensemble(Posterior):
         if samples != self.config.members:
             refuse("samples", "Ensemble", f"{self.config.members}, its members", samples)
         yield self.net(x).detach()
-
-    def method_state(self) -> dict[str, Tensor]:
-        """Outputs and tasks seen."""
-        return {
-            "outputs": torch.tensor(self.outputs.outputs),
-            "seen": torch.tensor(self.seen, dtype=torch.int64),
-        }
-
-    def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse."""
-        self.outputs = Outputs(state["outputs"].tolist(), self.spec.n_outputs)
-        self.seen = tuple(state["seen"].tolist())

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from vestige import rng
 from vestige.checks import number, one_of, refuse, whole
-from vestige.data.task import Task, TaskInfo
-from vestige.methods.base import Info, Outputs, Spec, TrainConfig
+from vestige.data.task import TaskInfo
+from vestige.methods.base import Info, Spec, TrainConfig
 from vestige.methods.posterior import Posterior
 from vestige.nets.mc_dropout import MCDropoutNet
 
@@ -49,7 +49,6 @@ class MCDropout(Posterior):
         if c.head != "fixed":
             refuse("head", owner, "'fixed'", repr(c.head))
         self.net = MCDropoutNet(self.whole_net(), c.dropout)
-        self.outputs = Outputs(range(spec.n_outputs), spec.n_outputs)
         self.steps = 0
 
     @classmethod
@@ -62,21 +61,11 @@ class MCDropout(Posterior):
         """Masks behind one prediction."""
         return self.config.test_samples
 
-    def begin_task(self, task: Task) -> None:
-        """Take the task's outputs."""
-        self.outputs = Outputs(task.info.train_outputs, self.spec.n_outputs)
-        self.seen = tuple(sorted({*self.seen, *task.info.outputs}))
-        if self.optimizer is None or self.config.reset_optimizer:
-            self.optimizer = self.fresh_optimizer()
-
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step under one mask a row, which follows from the seed and how many steps came before."""
         self.steps += 1
         logits = self.net(x, 1, rng.fork(self.seed, "mask", self.steps)).squeeze(0)
         return self.step(self.outputs.loss(logits, y) + self.config.l2 * self.net.squared_weights())
-
-    def end_task(self, task: Task) -> None:
-        """Nothing is kept."""
 
     def draws(
         self, x: Float[Tensor, "n *shape"], samples: int, generator: torch.Generator, task: TaskInfo | None = None
@@ -85,14 +74,10 @@ class MCDropout(Posterior):
         return self.net.draw(x, samples, generator)
 
     def method_state(self) -> dict[str, Tensor]:
-        """Outputs, tasks seen, and how many masks were drawn."""
-        return {
-            "outputs": torch.tensor(self.outputs.outputs),
-            "seen": torch.tensor(self.seen, dtype=torch.int64),
-            "steps": torch.tensor(self.steps),
-        }
+        """And how many masks were drawn."""
+        return super().method_state() | {"steps": torch.tensor(self.steps)}
 
     def load_method_state(self, state: dict[str, Tensor]) -> None:
         """The inverse."""
-        self.outputs = Outputs(state["outputs"].tolist(), self.spec.n_outputs)
-        self.seen, self.steps = tuple(state["seen"].tolist()), int(state["steps"])
+        super().load_method_state(state)
+        self.steps = int(state["steps"])

@@ -19,8 +19,8 @@ from torch import Generator, Tensor
 
 from vestige import rng
 from vestige.checks import refuse, whole
-from vestige.data.task import TaskInfo
-from vestige.methods.base import Learner, Outputs
+from vestige.data.task import Task, TaskInfo
+from vestige.methods.base import Learner, Outputs, Spec, TrainConfig
 from vestige.metrics.uncertainty import Uncertainty
 
 ROWS = 2048  # inputs of one pass; bounds memory, changes nothing but the noise
@@ -30,8 +30,21 @@ class Posterior(Learner):
     """A learner with draws."""
 
     uses_task = True
-    outputs: Outputs
-    seen: tuple[int, ...] = ()
+
+    def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
+        super().__init__(spec, config, seed=seed)
+        self.outputs = Outputs(range(spec.n_outputs), spec.n_outputs)
+        self.seen: tuple[int, ...] = ()
+
+    def begin_task(self, task: Task) -> None:
+        """Take the task's outputs; a fresh optimiser, unless it is to go on."""
+        self.outputs = Outputs(task.info.train_outputs, self.spec.n_outputs)
+        self.seen = tuple(sorted({*self.seen, *task.info.outputs}))
+        if self.optimizer is None or self.config.reset_optimizer:
+            self.optimizer = self.fresh_optimizer()
+
+    def end_task(self, task: Task) -> None:
+        """Nothing is kept."""
 
     @property
     @abstractmethod
@@ -106,6 +119,18 @@ class Posterior(Learner):
             for log_p in self.log_p_draws(rows, samples, block, task, outputs or self.competing(task)):
                 parts[-1].update(log_p)
         return Uncertainty.beside(parts)
+
+    def method_state(self) -> dict[str, Tensor]:
+        """The outputs that train, and those of all tasks so far."""
+        return {
+            "outputs": torch.tensor(self.outputs.outputs),
+            "seen": torch.tensor(self.seen, dtype=torch.int64),
+        }
+
+    def load_method_state(self, state: dict[str, Tensor]) -> None:
+        """The inverse."""
+        self.outputs = Outputs(state["outputs"].tolist(), self.spec.n_outputs)
+        self.seen = tuple(state["seen"].tolist())
 
 
 def how_sure(

@@ -86,7 +86,6 @@ class VCL(Posterior):
         self.net = BAYES_NETS[c.net](
             spec.input_shape, c.hidden, spec.n_outputs, seed=seed, log_var=c.log_var, prior_std=c.prior_std
         )
-        self.outputs = Outputs(range(spec.n_outputs), spec.n_outputs)
         self.n, self.steps = 1, 0
 
     @classmethod
@@ -96,17 +95,15 @@ class VCL(Posterior):
 
     def begin_task(self, task: Task) -> None:
         """Take the task's outputs and its size; start the first one's means at a maximum-likelihood fit."""
-        self.outputs = Outputs(task.info.train_outputs, self.spec.n_outputs)
+        first = not self.seen
+        super().begin_task(task)
         kept_out = 0 if self.held_back is None else len(self.held_back)
-        if not self.seen and len(task.y) and self.config.fit_steps:
+        if first and len(task.y) and self.config.fit_steps:
             rows = torch.arange(len(task.y))
             rows = rows if self.held_back is None else rows[~torch.isin(rows, self.held_back)]
             found = maximum_likelihood(self.spec, self.config, self.outputs, task.x[rows], task.y[rows], seed=self.seed)
             self.net.start_at(*found, rows=self.outputs.index)
-        self.seen = tuple(sorted({*self.seen, *task.info.outputs}))
         self.n = max(task.info.n - kept_out, 1)
-        if self.optimizer is None or self.config.reset_optimizer:
-            self.optimizer = self.fresh_optimizer()
 
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step down the expected loss and the KL."""
@@ -137,17 +134,12 @@ class VCL(Posterior):
         return self.net.draw(x, samples, generator)
 
     def method_state(self) -> dict[str, Tensor]:
-        """Outputs, tasks seen, and where in the noise we are."""
-        return {
-            "outputs": torch.tensor(self.outputs.outputs),
-            "seen": torch.tensor(self.seen, dtype=torch.int64),
-            "place": torch.tensor([self.n, self.steps]),
-        }
+        """And the task's size and where in the noise we are."""
+        return super().method_state() | {"place": torch.tensor([self.n, self.steps])}
 
     def load_method_state(self, state: dict[str, Tensor]) -> None:
         """The inverse."""
-        self.outputs = Outputs(state["outputs"].tolist(), self.spec.n_outputs)
-        self.seen = tuple(state["seen"].tolist())
+        super().load_method_state(state)
         self.n, self.steps = state["place"].tolist()
 
 

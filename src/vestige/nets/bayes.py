@@ -48,10 +48,21 @@ class BayesNet(nn.Module, ABC):
 
     # Rows times samples that `draw` holds at once: what fits a processor's cache. Changes nothing but the noise.
     rows_at_once: ClassVar[int] = 8192
+    plain: ClassVar[Callable[..., Classifier]]  # the network whose weights become means
     head: MeanFieldLinear
 
-    def __init__(self, plain: Classifier, *, log_var: float, prior_std: float) -> None:
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        hidden: Sequence[int],
+        n_outputs: int,
+        *,
+        seed: int,
+        log_var: float = -6.0,
+        prior_std: float = 1.0,
+    ) -> None:
         super().__init__()
+        plain = type(self).plain(input_shape, hidden, n_outputs, seed=seed)
         layers = [mean_field(layer, log_var=log_var, prior_std=prior_std) for layer in weighted_layers(plain)]
         self.body = nn.ModuleList(layers[:-1])
         assert isinstance(layers[-1], MeanFieldLinear), "a head is fully connected"
@@ -116,17 +127,7 @@ class BayesNet(nn.Module, ABC):
 class BayesMLP(BayesNet):
     """Fully connected, with ReLU."""
 
-    def __init__(
-        self,
-        input_shape: Sequence[int],
-        hidden: Sequence[int],
-        n_outputs: int,
-        *,
-        seed: int,
-        log_var: float = -6.0,
-        prior_std: float = 1.0,
-    ) -> None:
-        super().__init__(MLP(input_shape, hidden, n_outputs, seed=seed), log_var=log_var, prior_std=prior_std)
+    plain = MLP
 
     def enter(self, index: int, h: Tensor) -> Tensor:
         """Inputs flat, then rectified outputs."""
@@ -136,20 +137,9 @@ class BayesMLP(BayesNet):
 class BayesConv(BayesNet):
     """The shape of `Conv`: two convolutions, one pooling layer, fully connected layers."""
 
+    plain = Conv
     rows_at_once: ClassVar[int] = 512
-
-    def __init__(
-        self,
-        input_shape: Sequence[int],
-        hidden: Sequence[int],
-        n_outputs: int,
-        *,
-        seed: int,
-        log_var: float = -6.0,
-        prior_std: float = 1.0,
-    ) -> None:
-        super().__init__(Conv(input_shape, hidden, n_outputs, seed=seed), log_var=log_var, prior_std=prior_std)
-        self.images = Images()
+    images: ClassVar[Images] = Images()  # it has no weights
 
     def enter(self, index: int, h: Tensor) -> Tensor:
         """Images; rectified, and after the second convolution pooled and flat. Samples and rows are one batch."""
