@@ -27,6 +27,7 @@ ROOMS = [
     "metrics",
     "comparison",
     "drawing",
+    "generators",
     "memory",
     "methods",
     "record",

@@ -1,0 +1,248 @@
+"""The contract of every generator: it learns one condition (a task or a class) after another, and draws from any.
+
+A generator is a dataclass: its fields are its configuration, `fit` learns, what was learnt ends in `_`. A subclass
+writes `_build`, `_fit`, `_draw` and `_nets`; checks, replay, the watch for collapse, saving and loading are done here.
+
+Trained continually (CDRE Fig. 1): what `fit` sees of the new conditions is real, of the earlier ones it is what the
+generator drew before the call. Two numbers per condition are all that stays of the data besides the weights: whether
+it was seen, and how widely its pixels spread, against which a collapse is told.
+
+Samples are rows of pixels in [0, 1], or whatever range the data has where a generator says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Generator as Noise
+from torch import Tensor, nn
+
+from vestige import checks, rng, store
+from vestige.checks import ArrayLike
+from vestige.errors import InputError, NotEstimable, NotFitted, StoreError, VestigeWarning
+from vestige.features.rows import admit, numbers
+from vestige.generators.source import Source, Tell
+
+ROWS = 2048  # drawn in one pass; bounds memory
+WATCHED = 256  # samples of a condition by which a collapse is told
+
+
+@dataclass(eq=False)
+class Generator(ABC):
+    """Draws samples of conditions 0 .. conditions - 1, once it has learnt them."""
+
+    name: ClassVar[str]
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    shape: tuple[int, ...] = (28, 28)
+    conditions: int = 10
+    # A condition whose samples spread less than this share of its data's spread has collapsed.
+    collapse: float = 0.1
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        self.shape = tuple(checks.whole(n, "shape", owner, low=1) for n in self.shape)
+        checks.whole(self.conditions, "conditions", owner, low=1)
+        checks.number(self.collapse, "collapse", owner, low=0, high=1)
+        self.check()
+        self.known_: tuple[int, ...] = ()
+        self.spread_ = torch.full((self.conditions,), math.nan, dtype=torch.float64)
+        self.report_: dict[str, Any] = {}
+        self._build(0)
+
+    def check(self) -> None:  # noqa: B027 - one without settings has nothing to refuse
+        """Refuse settings that cannot be used; a generator with settings writes its own."""
+
+    @abstractmethod
+    def _build(self, seed: int) -> None:
+        """Networks as they begin."""
+
+    @abstractmethod
+    def _fit(self, source: Source, seed: int, tell: Tell) -> dict[str, Any]:
+        """Train on what `source` deals; returns what happened, curves included. Raises NotEstimable if it diverged."""
+
+    @abstractmethod
+    def _draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
+        """One sample for each of `conditions`."""
+
+    @abstractmethod
+    def _nets(self) -> dict[str, nn.Module]:
+        """Every network by its name: what `state_dict` holds."""
+
+    def fit(
+        self,
+        x: ArrayLike,
+        task: int | ArrayLike,
+        replay: Mapping[int, ArrayLike] | None = None,
+        *,
+        seed: int = 0,
+        tell: Tell | None = None,
+    ) -> Self:
+        """Learn the conditions of `task` from their data `x`; keep the earlier ones by `replay`.
+
+        `task` is one condition for all rows or one for each. `replay` is None for samples of the generator as it is
+        before the call, drawn anew in every epoch; or {condition: samples} to take instead; {} lets it forget. If
+        training diverges the generator stays as it was.
+        """
+        owner = f"{type(self).__name__}.fit"
+        seed = checks.whole(seed, "seed", owner)
+        rows = numbers(admit(x, "x", owner, self.shape, min_rows=2), torch.float32)
+        labels = self._conditions(task, len(rows), owner)
+        new = sorted(set(labels.tolist()))
+        held: dict[int, Tensor] | None = None
+        if replay is not None:
+            held = {}
+            for key, samples in replay.items():
+                old = checks.whole(key, "replay", owner, low=0, high=self.conditions - 1)
+                if old in new:
+                    checks.refuse("replay", owner, "of conditions other than those of 'task'", old)
+                held[old] = numbers(admit(samples, f"replay[{old}]", owner, self.shape, min_rows=2), torch.float32)
+        trained, before = self.copy(), self.copy()
+        if not self.known_:
+            trained._build(rng.child_seed(seed, "init"))
+        earlier = [c for c in self.known_ if c not in new] if held is None else list(held)
+        source = Source(rows, labels, earlier, held if held is not None else before.draw)
+        report = trained._fit(source, seed, tell or (lambda share, words: None))
+        trained.known_ = tuple(sorted({*self.known_, *new}))
+        for c in new:
+            trained.spread_[c] = spread(rows[labels == c])
+        trained.report_ = {"generator": self.name, "learnt": new, "replayed": earlier, **report}
+        trained._watch(seed)
+        self.__dict__.update(trained.__dict__)
+        return self
+
+    def sample(self, n: int, task: int, *, seed: int = 0) -> Float[Tensor, "n *shape"]:
+        """`n` samples of condition `task`; the same seed gives the same samples."""
+        owner = f"{type(self).__name__}.sample"
+        n = checks.whole(n, "n", owner, low=1)
+        return self.sample_each(torch.full((n,), self._known(task, owner)), seed=seed)
+
+    def sample_each(self, tasks: ArrayLike, *, seed: int = 0) -> Float[Tensor, "n *shape"]:
+        """One sample for each entry of `tasks`."""
+        owner = f"{type(self).__name__}.sample"
+        labels = self._conditions(tasks, None, owner)
+        for c in labels.unique().tolist():
+            self._known(c, owner)
+        drawn = self.draw(labels, rng.fork(checks.whole(seed, "seed", owner), "sample"))
+        return drawn.unflatten(1, self.shape)
+
+    @torch.no_grad()
+    def draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
+        """Flat samples, one for each of `conditions`, with every network in its testing mode."""
+        nets = self._nets().values()
+        modes = [net.training for net in nets]
+        for net in nets:
+            net.eval()
+        try:
+            return torch.cat([self._draw(part, noise) for part in conditions.split(ROWS)])
+        finally:
+            for net, mode in zip(nets, modes, strict=True):
+                net.train(mode)
+
+    def copy(self) -> Self:
+        """A generator of its own that stays as this one is now."""
+        return copy.deepcopy(self)
+
+    def config(self) -> dict[str, Any]:
+        """The configuration as plain JSON."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {"generator": self.name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that was learnt, as flat tensors, copied."""
+        state = {"known": torch.tensor(self.known_, dtype=torch.int64), "spread": self.spread_}
+        for name, net in self._nets().items():
+            state |= {f"{name}.{key}": value for key, value in net.state_dict().items()}
+        return {key: value.detach().clone() for key, value in state.items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> Self:
+        """Take over what another generator of the same configuration has learnt; a mismatch names the key."""
+        owner, skeleton = type(self).__name__, self.state_dict()
+        if "known" in state:
+            skeleton["known"] = state["known"]
+        state = store.load_into(skeleton, state, owner)
+        known = state["known"].tolist()
+        if state["known"].dtype != torch.int64 or known != sorted({c for c in known if 0 <= c < self.conditions}):
+            raise StoreError(f"The stored {owner} knows conditions {known}; there are {self.conditions}.")
+        for name, net in self._nets().items():
+            own = {k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")}
+            net.load_state_dict(own)
+        self.known_, self.spread_ = tuple(known), state["spread"].clone()
+        return self
+
+    def bytes(self) -> int:
+        """What the learnt state occupies."""
+        return sum(value.numel() * value.element_size() for value in self.state_dict().values())
+
+    def save(self, path: str | Path) -> Path:
+        """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
+        return store.save(path, "generator", {"config": self.config(), "report": self.report_}, self.state_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The generator stored at `path`."""
+        from vestige.generators import build  # the registry imports this file
+
+        fields, tensors = store.load(path, "generator")
+        try:
+            config: dict[str, Any] = dict(fields["config"])
+            loaded = build(config.pop("generator"), **config)
+            report = fields["report"]
+        except (KeyError, TypeError, AttributeError, InputError) as error:
+            raise StoreError(f"{path} does not hold a generator that this version can read: {error}.") from None
+        if not isinstance(loaded, cls):
+            raise InputError(
+                f"The 'path' of {cls.__name__}.load must be a stored {cls.__name__}. "
+                f"Got a {type(loaded).__name__} instead."
+            )
+        loaded.load_state_dict(tensors)
+        loaded.report_ = report
+        return loaded
+
+    def _conditions(self, task: int | ArrayLike, n: int | None, owner: str) -> Int64[Tensor, " _"]:
+        """`task` as one condition a row."""
+        if isinstance(task, int) and n is not None:
+            return torch.full((n,), checks.whole(task, "task", owner, low=0, high=self.conditions - 1))
+        labels = checks.labels(task, "task", owner, length=n).cpu()
+        if int(labels.max()) >= self.conditions:
+            checks.refuse("task", owner, f"among the conditions 0 .. {self.conditions - 1}", int(labels.max()))
+        return labels
+
+    def _known(self, task: int, owner: str) -> int:
+        c = checks.whole(task, "task", owner, low=0, high=self.conditions - 1)
+        if c not in self.known_:
+            raise NotFitted(f"{owner} was asked for condition {c}, which has not been learnt.")
+        return c
+
+    def _watch(self, seed: int) -> None:
+        """Refuse samples that are no numbers; say which conditions have collapsed to a point."""
+        fallen = []
+        for c in self.known_:
+            drawn = self.draw(torch.full((WATCHED,), c), rng.fork(seed, "watch", c))
+            if not bool(torch.isfinite(drawn).all()):
+                raise NotEstimable(f"The training of {self.name} diverged: samples of condition {c} are not finite.")
+            if spread(drawn) < self.collapse * float(self.spread_[c]):
+                fallen.append(c)
+        self.report_["collapsed"] = fallen
+        if fallen:
+            words = ", ".join(map(str, fallen))
+            warnings.warn(
+                f"{self.name} has collapsed: its samples of condition {words} hardly differ.",
+                VestigeWarning,
+                stacklevel=3,
+            )
+
+
+def spread(rows: Float[Tensor, "n d"]) -> float:
+    """Root mean square distance of rows from their mean, a pixel."""
+    return float(rows.double().var(0, correction=0).mean().sqrt())
