@@ -38,6 +38,16 @@ def test_other_estimators_learn_the_steps_and_are_stored(strategy, estimator, tm
     assert torch.equal(again.log_ratio(x, 0), chain.log_ratio(x, 0))
 
 
+@quiet
+def test_a_first_generator_of_which_one_sample_has_all_the_weight_ends_in_a_refusal():
+    chain = Chain(estimator="quadratic", names=["kl", "js"])
+    chain.step({0: normal(400, 0, scale=0.1)}, {0: normal(400, 1, 6.0, 0.1)})
+    chain.step(model={0: normal(400, 2, 6.1, 0.1)})
+    table = chain.divergences()
+    assert table.value.isna().all()
+    assert table.verdict.str.startswith("refused: ").all()
+
+
 def test_every_name_is_an_estimator_that_takes_weights():
     p, q, w = normal(120, 0), normal(120, 1, 0.2), torch.softmax(normal(120, 2)[:, 0], 0)
     for name in ("logistic", "lsif", "fgan"):  # the others are fitted above

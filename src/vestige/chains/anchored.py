@@ -128,7 +128,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
     ) -> StandIn:
         """q's rows under weights that make them stand for p."""
         if p_weights is None and not self.moments:  # p is the data itself, whose means balanced weights would reveal
-            return StandIn(q.clone(), torch.softmax(log_ratio, 0), log_ratio.clone(), inherited, gap)
+            return StandIn.weighted(q, torch.softmax(log_ratio, 0), log_ratio, inherited=inherited, gap=gap)
         balanced = balance_to(
             p,
             p_weights,
@@ -140,7 +140,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
             ridge=self.balance_ridge,
             seed=seed,
         )
-        return StandIn(q.clone(), balanced.log_weights.exp(), log_ratio.clone(), inherited, gap)
+        return StandIn.weighted(q, balanced.log_weights.exp(), log_ratio, inherited=inherited, gap=gap)
 
     def log_ratio(self, state: dict[int, TaskState], task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         """The newest fit, after the ratios that lead to its stand-in where there are any."""

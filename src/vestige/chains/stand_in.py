@@ -23,6 +23,11 @@ from vestige.numerics import log_normalise, weighted_mean
 from vestige.ratios.stack_features import mixture_standardiser, quadratic
 
 
+# Least weight of a sample. Beside a model so poor that one sample carries all the weight, the others' would round to
+# zero, and a fold without the one would have none to fit; the verdict on such a stand-in is a refusal.
+LEAST_WEIGHT = 1e-30
+
+
 @dataclass(frozen=True, eq=False)
 class StandIn:
     """Generated samples, weights that sum to one, and held-out log p/q of their own step on them."""
@@ -32,6 +37,19 @@ class StandIn:
     log_ratio: Float[Tensor, " n"]
     inherited: float  # variance that the weights carry, per unit variance of a term: 1/n_real, and earlier stand-ins
     gap: float  # KL of rows seen in training minus held-out KL, summed over the fits that led here
+
+    @classmethod
+    def weighted(
+        cls,
+        samples: Float[Tensor, "n d"],
+        weights: Float[Tensor, " n"],
+        log_ratio: Float[Tensor, " n"],
+        *,
+        inherited: float,
+        gap: float,
+    ) -> StandIn:
+        """Copies of the samples, each with a weight that is not zero."""
+        return cls(samples.clone(), weights.clamp_min(LEAST_WEIGHT), log_ratio.clone(), inherited, gap)
 
     @property
     def ess(self) -> float:
