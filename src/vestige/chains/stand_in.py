@@ -22,7 +22,6 @@ from vestige import rng
 from vestige.numerics import log_normalise, weighted_mean
 from vestige.ratios.stack_features import mixture_standardiser, quadratic
 
-
 # Least weight of a sample. Beside a model so poor that one sample carries all the weight, the others' would round to
 # zero, and a fold without the one would have none to fit; the verdict on such a stand-in is a refusal.
 LEAST_WEIGHT = 1e-30
