@@ -20,6 +20,7 @@ BENCHMARKS = {
     "methods": "benchmarks.methods",
     "chain": "benchmarks.chain",
     "vcl": "benchmarks.vcl",
+    "generators": "benchmarks.generators",
 }
 
 

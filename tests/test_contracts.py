@@ -40,8 +40,20 @@ TEN_IN_ALL = {"hidden": (16,), "memory_per_class": None, "memory_total": 10}
 VARIATIONAL = {"hidden": (16,), "train_samples": 2, "test_samples": 3, "fit_steps": 3}
 FOUR_A_TASK = VARIATIONAL | {"coreset": 4, "coreset_steps": 2}
 
+# A generator of a few units, taught in a few steps.
+TINY_GAN = {
+    "generator": "gan_dense",
+    "generator_options": {"widths": (8,), "judge_widths": (8,), "epochs": 2, "batch": 20},
+    "samples_per_class": 8,
+}
+
+TINY_VAE = {"encoder": (8,), "decoder": (8, 8), "codes": 3, "steps": 12, "batch": 20, "collapse": 0.0}
+TINY_REPLAY = {"hidden": (16,), "generator_options": TINY_VAE, "samples_per_class": 8}
+FOLLOWED = {"condition": "task", "resample": True, "min_rows": 40, "chain_samples": 60, "ess": 0.6}
+
 LEARNERS = {
     "coreset_only": Row(FOUR_A_TASK, may_hold=12, any_net=False),
+    "dgr": Row(TINY_REPLAY),
     "ensemble": Row({"hidden": (16,), "members": 3}, any_net=False),
     "ewc": Row(pulls=True),
     "ewc_huszar": Row(pulls=True),
@@ -64,6 +76,10 @@ LEARNERS = {
     "vanilla_s": Row(TEN_IN_ALL, may_hold=10),
     "vcl": Row(VARIATIONAL, any_net=False),
     "vcl_coreset": Row(FOUR_A_TASK | {"coreset_fit": "per_task"}, may_hold=12, any_net=False),
+    "vgr": Row(VARIATIONAL | TINY_GAN, any_net=False),
+    "vgr_mc_dropout": Row({"hidden": (16,), "test_samples": 3, **TINY_GAN}, any_net=False),
+    "vgr_vcl": Row(VARIATIONAL | TINY_GAN, any_net=False),
+    "weighted_replay": Row(TINY_REPLAY | FOLLOWED),
 }
 
 

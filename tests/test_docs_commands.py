@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,17 +24,33 @@ def commands(text: str) -> list[str]:
     return [" ".join(line.split()) for line in lines if re.match(r"vestige (?!VERB)\S", line)]
 
 
-def parse(command: str) -> None:
-    """Raises unless the verb, its options and the number of its words are right. Nothing runs."""
+def parse(command: str) -> object | None:
+    """What would run, or None where help is asked for; raises unless verb, options and number of words are right."""
     words = shlex.split(command, comments=True)[1:]
     if words[0] in ALONE:
-        return
+        return None
     assert words[0] in cli.VERBS, f"'{words[0]}' is no verb"
     try:
-        cli._parse(words[0], words[1:])
+        return cli._parse(words[0], words[1:])
     except SystemExit as stop:
         if stop.code not in (0, None):
             raise AssertionError(f"the parser does not take '{command}'") from stop
+        return None
+
+
+def told(made: object) -> set[str]:
+    """Every value that the parser put into a field, as a word; a verb within a verb by its name."""
+
+    def flat(value: object) -> Iterator[str]:
+        inner = [getattr(value, field) for field in getattr(value, "__dataclass_fields__", ())]
+        if isinstance(value, tuple | list) or inner:
+            yield type(value).__name__.lower()
+            for each in inner or value:
+                yield from flat(each)
+        else:
+            yield f"{value:g}" if isinstance(value, float) else str(value)
+
+    return set(flat(made))
 
 
 COMMANDS = sorted({command for page in PAGES for command in commands(page.read_text())})
@@ -54,7 +71,12 @@ def test_every_verb_is_shown_somewhere():
 
 @pytest.mark.parametrize("command", WHOLE)
 def test_a_command_parses(command, capsys):
-    parse(command)
+    made, words = parse(command), shlex.split(command, comments=True)
+    if made is None:
+        assert ALONE & set(words)
+        return
+    assert type(made).__module__ == f"vestige.cli.{words[1]}".replace(".list", ".listing")
+    assert {word for word in words[2:] if not word.startswith("-")} <= told(made)
 
 
 @pytest.mark.parametrize(

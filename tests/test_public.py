@@ -25,6 +25,8 @@ PUBLIC = {
     "experiments",
     "features",
     "files",
+    "generation",
+    "generators",
     "memory",
     "methods",
     "metrics",

@@ -1,8 +1,13 @@
 """Small data that tests of several rooms share."""
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import torch
+from torch import nn
 
 from vestige.data.dataset import DataSet
+from vestige.generators.base import Generator
 
 
 def blobs(n_classes=6, per_class=40, side=6, seed=0, name="blobs"):
@@ -20,3 +25,27 @@ def blobs(n_classes=6, per_class=40, side=6, seed=0, name="blobs"):
 
     names = tuple(f"class {c}" for c in range(n_classes))
     return DataSet(name, images(y), y, images(test_y), test_y, names, "none", "made up")
+
+
+@dataclass(eq=False)
+class Means(Generator):
+    """Draws the mean of each condition's rows, under a little noise: what is drawn tells whose it is."""
+
+    name: ClassVar[str] = "means"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"small": {}}
+
+    def _build(self, seed: int) -> None:
+        self.net = nn.Embedding(self.conditions, torch.Size(self.shape).numel())
+        nn.init.zeros_(self.net.weight)
+
+    def _fit(self, source, seed, tell):
+        for c, rows in source.real.items():
+            self.net.weight.data[c] = rows.mean(0)
+        return {"steps": 1, "curves": {}}
+
+    def _draw(self, conditions, noise):
+        mean = self.net(conditions)
+        return mean + 1e-3 * torch.randn(mean.shape, generator=noise)
+
+    def _nets(self):
+        return {"net": self.net}

@@ -28,6 +28,8 @@ ROOMS = (
     "experiments",
     "features",
     "files",
+    "generation",
+    "generators",
     "memory",
     "methods",
     "metrics",

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Float64
 from torch import Tensor
 
@@ -78,7 +79,9 @@ class Checkpoint:
         own = _own_code(learner)
         self.path: Path | None = None
         if folder is not None and own is not None and learner.resumable and not learner.oracle:
-            identity = {"config": config, "seed": seed, "code": code_version(), "own": own}
+            # Another device goes on to other bits.
+            where = torch.get_default_device().type
+            identity = {"config": config, "seed": seed, "code": code_version(), "own": own, "device": where}
             self.path = folder / f"{store.content_id(identity | {'versions': machine.versions()})}.json"
 
     def save(self, learner: Learner, so_far: SoFar) -> None:

@@ -23,6 +23,7 @@ def machine_facts() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "device": torch.get_default_device().type,
         "accelerator": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
     }
 

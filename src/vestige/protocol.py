@@ -7,6 +7,9 @@ nameless task that has every output and no data of its own; an oracle (`joint`) 
 
 With a `checkpoint` a run that was interrupted goes on from the last finished task, and gives the Record that it would
 have given (times and the peak of memory apart). Tasks before that are not built again: their data is gone.
+
+A run computes on the device that tensors are made on: `with torch.device("cuda"):` around the making of the learner and
+the run is all there is to say. Its Record holds numbers of the CPU.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float, Float64
@@ -30,6 +34,8 @@ from vestige.machine import PeakMemory
 from vestige.methods.base import Learner
 from vestige.methods.posterior import how_sure
 from vestige.record import Record
+
+CPU: Any = {"dtype": torch.float64, "device": "cpu"}  # what is measured, wherever it was computed
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ def run(
 
     def measured(k: int) -> dict[str, Float64[Tensor, " t"]]:
         rows = [_accuracies(stream, learner, k, j, test, heads, eval_batch_size) for j, test in enumerate(tests)]
-        return {head: torch.tensor([row[head] for row in rows], dtype=torch.float64) for head in heads}
+        return {head: torch.tensor([row[head] for row in rows], **CPU) for head in heads}
 
     config = {
         "stream": stream.config,
@@ -108,6 +114,7 @@ def run(
                 on_progress(Progress(k, task.info.name, done, total, float(loss)))
         if told or k == len(stream) - 1:
             learner.end_task(task if told else nameless)
+        _wait_for_device()
         so_far.seconds["train"].append(time.perf_counter() - wall)
         so_far.seconds["train_cpu"].append(time.process_time() - cpu)
         peak = memory.peak()
@@ -117,7 +124,7 @@ def run(
         for head, row in measured(k).items():
             so_far.numbers[f"matrix {head}"][k] = row
         for name, doubts in (_doubts(stream, learner, k, tests) if uncertainty else {}).items():
-            empty = torch.full((len(stream), *doubts.shape), torch.nan, dtype=torch.float64)
+            empty = torch.full((len(stream), *doubts.shape), torch.nan, **CPU)
             so_far.numbers.setdefault(f"value {name}", empty)[k] = doubts
         so_far.seconds["eval"].append(time.perf_counter() - wall)
         so_far.tasks = k + 1
@@ -131,7 +138,7 @@ def run(
 
 def _nothing_yet(baseline: dict[str, Float64[Tensor, " t"]], tasks: int) -> SoFar:
     """Before the first task: matrices of NaN, and what the network can do before any training."""
-    empty = {f"matrix {head}": torch.full((tasks, tasks), torch.nan, dtype=torch.float64) for head in baseline}
+    empty = {f"matrix {head}": torch.full((tasks, tasks), torch.nan, **CPU) for head in baseline}
     first = {f"baseline {head}": row for head, row in baseline.items()}
     return SoFar(0, empty | first, {"train": [], "eval": [], "train_cpu": []})
 
@@ -158,6 +165,12 @@ def _epoch(
             f"is {float(mean)}. Lower the learning rate."
         )
     return mean
+
+
+def _wait_for_device() -> None:
+    """Until an accelerator has done what it was given: a clock that is read before would not count it."""
+    if torch.get_default_device().type != "cpu" and torch.accelerator.is_available():
+        torch.accelerator.synchronize()
 
 
 def _both_heads(stream: Stream) -> bool:
@@ -212,7 +225,7 @@ def _doubts(stream: Stream, learner: Learner, k: int, tests: Sequence[TestSet]) 
             found[j] = how_sure(learner, test.x, test.y, outputs, seed=rng.child_seed(learner.seed, k, j), task=info)
     rows = {}
     for name, value in next(iter(found.values()), {}).items():
-        rows[name] = torch.full((len(tests), *value.shape), torch.nan, dtype=torch.float64)
+        rows[name] = torch.full((len(tests), *value.shape), torch.nan, **CPU)
         for j, each in found.items():
             rows[name][j] = each[name]
     return rows

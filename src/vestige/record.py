@@ -24,7 +24,10 @@ from vestige.errors import StoreError
 from vestige.metrics.matrix import MatrixSummary, summary
 
 # The rooms whose code changes what comes out of a run.
-DETERMINING = ("checks", "rng.py", "numerics", "data", "nets", "memory", "methods", "protocol.py")
+DETERMINING = (
+    *("checks", "rng.py", "numerics", "weights", "divergences", "data", "nets", "ratios", "chains", "features"),
+    *("metrics", "generators", "memory", "methods", "protocol.py"),
+)
 
 
 def _without_docstrings(tree: ast.AST) -> ast.AST:

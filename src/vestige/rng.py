@@ -3,6 +3,8 @@
 `fork(seed, "init")` and `fork(seed, "shuffle", 3)` are streams of their own: one more draw from one never shifts
 another, and a new consumer takes a new name. Nothing in the package touches torch's global generator except
 `guard`, which lends it to code that can use no other (module initialisation, dropout) and gives it back as it was.
+
+A seed means the same draws on one device; another device draws others from it.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ def child_seed(seed: int, *names: str | int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def fork(seed: int, *names: str | int, device: torch.device | str = "cpu") -> torch.Generator:
-    """A torch generator of its own for what `names` says."""
-    return torch.Generator(device).manual_seed(child_seed(seed, *names))
+def fork(seed: int, *names: str | int, device: torch.device | str | None = None) -> torch.Generator:
+    """A torch generator of its own for what `names` says, on the device that tensors are made on (None)."""
+    return torch.Generator(device or torch.get_default_device()).manual_seed(child_seed(seed, *names))
 
 
 def fork_numpy(seed: int, *names: str | int) -> np.random.Generator:

@@ -78,3 +78,10 @@ def test_a_file_in_the_way_is_refused_before_any_work(tmp_path, monkeypatch, cap
     (tmp_path / "taken").write_text("")
     assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
     assert "must be a folder" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_any_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "run", None)
+    (tmp_path / "taken").write_text("")
+    assert main(["demo", "--out", str(tmp_path / "taken" / "below")]) == 1
+    assert "taken" in capsys.readouterr().err

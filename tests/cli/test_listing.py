@@ -15,7 +15,7 @@ from vestige.methods import METHODS
 def test_every_method_and_data_set_is_listed_with_a_line_about_it(capsys):
     assert main(["list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["experiments", "methods", "streams", "estimators", "features", "data"]
+    assert list(found) == ["experiments", "methods", "streams", "generators", "estimators", "features", "data"]
     assert list(found["methods"]) == list(METHODS)
     assert list(found["data"]) == list(SOURCES)
     assert all(found["methods"].values())

@@ -1,5 +1,6 @@
 """What a run shows while it runs: the same facts as a table, as lines and as JSON."""
 
+import dataclasses
 import io
 import json
 import math
@@ -102,8 +103,8 @@ def test_a_table_on_a_terminal():
     descriptions = [(task.description.strip(), task.completed) for task in bars.tasks]
     assert descriptions == [
         ("toy", 0.75),
-        ("toy row=[bold]A[/bold] seed 1", 0.5),
-        ("toy row=[bold]A[/bold] seed 2", 0.25),
+        ("seed 1  row=[bold]A[/bold]", 0.5),
+        ("seed 2  row=[bold]A[/bold]", 0.25),
     ]
     shown.done(finished(1, values={"kl": torch.tensor(2.5, dtype=torch.float64)}))
     assert [task.completed for task in bars.tasks] == [1.25, 0.25]
@@ -114,4 +115,17 @@ def test_a_table_on_a_terminal():
     assert bars.tasks[1].completed == 0
     bars.refresh()
     bars.console.print(bars.get_renderable())
-    assert "[bold]A[/bold] seed 2" in text.getvalue()
+    assert "seed 2  row=[bold]A[/bold]" in text.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_row_stays_a_line_however_long_its_name_and_narrow_the_screen(monkeypatch, width):
+    screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    monkeypatch.setattr(live.output, "console", lambda stderr: screen)
+    with live.board("an experiment with a name", 3, as_json=False) as shown:
+        assert "0/3" in shown.bars.tasks[0].fields["right"]  # from the start
+        long = dataclasses.replace(unit(1), label=", ".join(f"field_{i}={i}" for i in range(20)))
+        shown.begin(long)(0.5, "a method of many words, task 1")
+        drawn = screen.render_lines(shown.bars.get_renderable())
+    assert len(drawn) == 2
+    assert "seed 1  field_0" in "".join(segment.text for segment in drawn[1])

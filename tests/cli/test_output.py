@@ -114,6 +114,8 @@ def test_a_bar_is_drawn_on_terminals_alone(monkeypatch, capsys):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     with output.progress("work", total=3) as advance:
-        advance(3)
+        advance(2)
+        advance(1, "the [last] part")
     assert "work" in screen.getvalue()
+    assert "the [last] part" in screen.getvalue()
     assert "3/3" in screen.getvalue()

@@ -31,8 +31,16 @@ def found(heard):
 def test_progress_goes_from_nothing_to_everything(found, heard):
     shares = [share for _, share in heard]
     assert shares == sorted(shares)
-    assert 0 < shares[0] < 0.5
+    assert shares[0] == 0.0
+    assert 0 < shares[1] < 0.5
     assert shares[-1] == 1.0
+
+
+def test_progress_says_which_part_is_under_way(heard, found):
+    said = list(dict.fromkeys(what for what, _ in heard))
+    learners = [f"{name} learns" for name in (demo.REFERENCE, *demo.LEARNERS)]
+    assert said == ["a generator learns digit after digit", *learners, "weights mend a biased set"]
+    assert min(share for what, share in heard if what == said[-1]) < 1  # said before it, not after it
 
 
 def test_every_figure_stands_on_the_page(found):

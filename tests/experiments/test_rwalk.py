@@ -18,9 +18,10 @@ from vestige.experiments.rwalk_runs import (
     for_validation,
     judged,
     learner_of,
+    score,
     stream_of,
 )
-from vestige.experiments.rwalk_search import chosen, score
+from vestige.experiments.rwalk_search import chosen
 from vestige.experiments.rwalk_table1 import CHOSEN_MNIST, PAPER_CIFAR, PAPER_MNIST
 from vestige.record import Record
 

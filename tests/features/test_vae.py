@@ -103,7 +103,8 @@ def test_it_learns_to_reconstruct_and_to_code():
 
 def test_codes_that_say_nothing_earn_a_warning():
     with pytest.warns(VestigeWarning, match=r"codes of VAE say nothing.*smaller 'noise' than 1e\+06"):
-        features.build("vae", **SMALL | {"noise": 1e6}).fit(X)
+        vae = features.build("vae", **SMALL | {"noise": 1e6}).fit(X)
+    assert vae.report_["active_codes"] == active_codes(vae.net_, X) == 0
 
 
 @pytest.mark.parametrize(

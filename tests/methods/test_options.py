@@ -29,7 +29,7 @@ def learn(learner):
     return learner
 
 
-def close(found, expected, **options):
+def assert_all_close(found, expected, **options):
     assert found.keys() == expected.keys()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], **({"atol": 1e-6, "rtol": 1e-4} | options))
@@ -40,7 +40,7 @@ def test_without_the_half_the_strength_is_twice(name):
     with_half, without = (
         build(name, tasks(), hidden=(5,), lam=lam, half=half) for lam, half in ((6, True), (3, False))
     )
-    close(copied(learn(with_half).net), copied(learn(without).net), atol=0, rtol=0)
+    assert_all_close(copied(learn(with_half).net), copied(learn(without).net), atol=0, rtol=0)
     double = learn(build(name, tasks(), hidden=(5,), lam=6, half=False))
     assert not torch.equal(double.net.body[1].weight, with_half.net.body[1].weight)
 
@@ -63,7 +63,7 @@ def test_the_fisher_of_a_task_is_the_one_asked_for(kind):
         expected = fisher_true(learner.net, task.x, outputs=[0, 1])
     else:
         expected = fisher_empirical(learner.net, task.x, task.y, loss=summed)
-    close(learner.weight, expected)
+    assert_all_close(learner.weight, expected)
 
 
 @pytest.mark.parametrize("name", ["ewc", "ewc_pp"])
@@ -77,7 +77,7 @@ def test_a_normalised_fisher_is_in_the_unit_range(name, normalise):
             learner.observe(x, y)
         learner.end_task(task)
     if normalise == "joint":
-        close(scaled.weight, unit_range(plain.weight), atol=0, rtol=0)
+        assert_all_close(scaled.weight, unit_range(plain.weight), atol=0, rtol=0)
         assert sum(float(w.max()) == 1 for w in scaled.weight.values()) == 1
     else:
         assert all(float(w.max()) == 1 and float(w.min()) == 0 for w in scaled.weight.values())
@@ -105,7 +105,7 @@ def expected_running(learner, kind, alpha=0.8, interval=3):
                     mean = sum(part[n] for part in gathered) / interval
                     running[n] = alpha * mean + (1 - alpha) * running[n]
                 gathered.clear()
-            close(learner.running, running)
+            assert_all_close(learner.running, running)
         learner.end_task(task)
     return seen
 
@@ -124,7 +124,7 @@ def test_a_batch_fisher_of_the_moment_is_the_square_of_the_gradient_at_hand_with
         for x, y in batches(task):
             found = torch.autograd.grad(learner.outputs.loss(learner.net(x), y), list(learner.net.parameters()))
             learner.observe(x, y)
-            close(learner.running, {n: g.square() for n, g in zip(trained(learner.net), found, strict=True)})
+            assert_all_close(learner.running, {n: g.square() for n, g in zip(trained(learner.net), found, strict=True)})
         assert (learner.penalty() > 0) is (task.info.index > 0)
         learner.end_task(task)
 
@@ -150,7 +150,7 @@ def test_rwalks_half_is_that_of_the_distance_and_its_fisher_that_of_before(half,
                 score[n] += (fall[n] / far).clamp_min(0)
                 fall[n] = torch.zeros_like(fall[n])
         start = now if i % 2 else start
-    close(learner.walked, score, atol=1e-5, rtol=2e-3)
+    assert_all_close(learner.walked, score, atol=1e-5, rtol=2e-3)
 
 
 @pytest.mark.parametrize("gradient", ["task", "total"])
@@ -169,7 +169,7 @@ def test_pi_takes_the_pull_along_only_on_request(gradient):
             learner.observe(x, y)
             for (n, p), g in zip(trained(learner.net).items(), found, strict=True):
                 path[n] -= g * (p.detach() - before[n])
-        close(learner.path, path, atol=1e-7, rtol=1e-3)
+        assert_all_close(learner.path, path, atol=1e-7, rtol=1e-3)
         learner.end_task(task)
 
 

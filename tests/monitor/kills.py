@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from deadly import die_at
 from monitor.real_bytes import found_in, marked
 from vestige.monitor import Alarm, Monitor
 
@@ -37,7 +38,6 @@ CHAIN = {
     "hidden": (4,),
     "min_samples": 20,
 }
-OPERATIONS = ("open", "mkdir", "replace", "fsync", "chmod", "unlink", "rmdir")
 REAL = {1: ("a", marked(N, 1)), 3: ("b", marked(N, 3))}
 
 
@@ -136,22 +136,6 @@ def at_random(folder, count):
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
         steps = examined.after_kill(steps, [number for (number,) in said(read, ready)])
     return examined.seen
-
-
-def die_at(place):
-    """From now on the `place`-th operation on the disk is not done: the process is killed before it."""
-    counted = iter(range(1, 10**9))
-
-    def deadly(operation):
-        def wrapped(*args, **options):
-            if next(counted) == place:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return operation(*args, **options)
-
-        return wrapped
-
-    for name in OPERATIONS:
-        setattr(os, name, deadly(getattr(os, name)))
 
 
 def while_it_is_made(folder, stride):

@@ -21,13 +21,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import border  # noqa: F401 - makes itself known
+from deadly import die_at
 from vestige import runner
 from vestige.cli import main
 from vestige.record import Record
 from vestige.runner.unit import silent
 
 torch.set_num_threads(1)
-OPERATIONS = ("open", "mkdir", "replace", "fsync", "chmod", "unlink", "rmdir")
 
 
 def essence(record):
@@ -140,18 +140,7 @@ def at_every_operation(folder, stride):
     examined, place = Examined(folder, 1, ["ewc_pp_s"]), 0
 
     def deadly():
-        counted = iter(range(1, 10**9))
-
-        def guarded(operation):
-            def wrapped(*args, **options):
-                if next(counted) == place:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return operation(*args, **options)
-
-            return wrapped
-
-        for name in OPERATIONS:
-            setattr(os, name, guarded(getattr(os, name)))
+        die_at(place)
         return examined.command()
 
     while True:

@@ -21,7 +21,7 @@ needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="
 
 
 @needs_ray
-@pytest.mark.slow
+@pytest.mark.cluster
 def test_a_machine_is_lost_and_every_unit_is_finished_once(tmp_path):
     script = Path(__file__).parent / "two_nodes.py"
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=600)
@@ -29,10 +29,10 @@ def test_a_machine_is_lost_and_every_unit_is_finished_once(tmp_path):
     seen = json.loads(done.stdout.splitlines()[-1])
     assert seen["machines"] == [2, 1]
     assert seen["moved"] >= 1  # so the loss did hit a unit
-    assert len(seen["finished"]) == len(set(seen["finished"])) == 6
+    assert len(seen["finished"]) == len(set(seen["finished"])) == 4
     assert seen["files"] == sorted(f"{unit}.json" for unit in seen["finished"])  # and no checkpoint is left
     assert seen["differ"] == []
-    assert seen["again"] == [False] * 6
+    assert seen["again"] == [False] * 4
 
 
 @pytest.fixture

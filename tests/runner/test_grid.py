@@ -7,9 +7,10 @@ import torch
 
 from border import Border
 from dice import Dice
-from vestige import runner
+from vestige import data, runner
 from vestige.errors import InputError
 from vestige.experiments import EXPERIMENTS
+from vestige.experiments.trained import Trained
 from vestige.record import Record
 
 
@@ -86,6 +87,43 @@ def test_a_unit_that_the_grid_leaves_alone_has_nothing_to_choose(tmp_path):
     assert rows == {"EWC", "PI", "RWalk", "EWC-S", "PI-S", "RWalk-S"}
     assert all(unit.config.validate for unit in search.units())
     assert len(search.units()) == 12
+
+
+SEARCHES = ("robust-search", "rwalk-search-mnist")  # whose units are on held-out rows already
+ABLE = [name for name, e in EXPERIMENTS.items() if isinstance(e, runner.Validated)]
+
+
+def test_what_trains_a_learner_to_its_end_can_be_searched_and_nothing_else():
+    trained = {name for name, e in EXPERIMENTS.items() if isinstance(e, Trained) and type(e).run is Trained.run}
+    assert trained <= set(ABLE)
+    assert not {"cdre-fig2a", "robust-audit", "robust-fig2", "robust-fig3", "robust-fig4"} & set(ABLE)
+
+
+@pytest.mark.parametrize("name", [name for name in ABLE if hasattr(EXPERIMENTS[name].presets["smoke"], "lr")])
+def test_a_search_reads_held_out_rows_alone(name, tmp_path):
+    def grid():
+        return runner.search(name, tmp_path, {"lr": [0.011, 0.013]}, preset="smoke", seeds=1)
+
+    if name in SEARCHES:
+        with pytest.raises(InputError, match="held-out training rows already"):
+            grid()
+        return
+    units = grid().units()
+    assert {unit.config.lr for unit in units} == {0.011, 0.013}
+    assert all(unit.config.validate for unit in units)
+    assert {unit.path.parent.name for unit in units} == {"search"}
+
+
+@pytest.mark.parametrize("name", ["robust-fig5", "rwalk-table2"])
+def test_the_rows_that_a_search_tests_on_are_of_the_training_set(name, tmp_path):
+    (unit, *_) = runner.search(name, tmp_path, {"lr": [0.01, 0.02]}, preset="smoke", seeds=1).units()
+    stream, _ = EXPERIMENTS[name].parts(unit.config, 0)
+    dataset = data.load(unit.config.data)
+    known = {row.numpy().tobytes() for row in dataset.floats(dataset.train_x)}
+    tested = [row.numpy().tobytes() for test in stream.test_sets() for row in test.x]
+    trained = {row.numpy().tobytes() for task in stream for row in task.x}
+    assert set(tested) <= known
+    assert not set(tested) & trained
 
 
 def test_a_finished_record_gets_the_search_without_being_run_again(told, tmp_path):

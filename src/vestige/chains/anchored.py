@@ -9,7 +9,7 @@ however many steps lie between them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -153,6 +153,14 @@ class Anchored(Strategy[dict[int, TaskState]]):
     def stand_in(self, state: dict[int, TaskState], task: int) -> tuple[Tensor, Tensor] | None:
         """Samples and weights."""
         return state[task].stand_in.samples, state[task].stand_in.weights
+
+    def encoded_anew(self, state: dict[int, TaskState], samples: Mapping[int, Tensor]) -> dict[int, TaskState] | None:
+        """Other samples under the same weights; the newest fit is where the next one starts and no more."""
+        if any(own.keys for own in state.values()):
+            return None
+        return {
+            task: replace(own, stand_in=replace(own.stand_in, samples=samples[task])) for task, own in state.items()
+        }
 
     def pack(self, state: dict[int, TaskState]) -> dict[str, Tensor]:
         """Samples, weights and fits of every task."""

@@ -203,6 +203,10 @@ class Chain:
 
     def save(self, folder: str | Path) -> Path:
         """Write everything that the chain needs to go on to `folder`, whole or not at all."""
+        return store.save(Path(folder) / FILE, "chain", *self.state()).parent
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Everything that the chain needs to go on: fields of plain JSON, and tensors by name."""
         fields = {
             "strategy": self.strategy.name,
             "options": dataclasses.asdict(self.strategy),  # type: ignore[call-overload]
@@ -214,30 +218,28 @@ class Chain:
             "width": self._width,
             "report": None if self.report_ is None else self.report_.to_json(),
         }
-        return store.save(Path(folder) / FILE, "chain", fields, self._tensors()).parent
+        return fields, self._tensors()
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """The chain stored in `folder`."""
         path = Path(folder) / FILE
-        fields, tensors = store.load(path, "chain")
+        stored = store.load(path, "chain")
         try:
-            options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields["options"].items()}
-            chain = cls(
-                fields["strategy"],
-                names=fields["names"],
-                level=fields["level"],
-                min_samples=fields["min_samples"],
-                limits=Limits(**fields["limits"]),
-                preset=None,
-                **options,
-            )
-            chain._born = dict(fields["born"])
-            chain._width = fields["width"]
-            if fields["report"] is not None:
-                chain.report_ = StepReport.from_json(fields["report"])
-                chain._state = chain.strategy.unpack(under("state.", tensors))
-                chain._log_ratio_q = {int(i): x for i, x in under("log_ratio_q.", tensors).items()}
+            return cls.from_state(*stored)
         except (KeyError, TypeError, InputError) as error:
             raise StoreError(f"{path} does not hold a chain that this version can read: {error}.") from None
+
+    @classmethod
+    def from_state(cls, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """The chain whose `state` this is."""
+        options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields["options"].items()}
+        settings = {name: fields[name] for name in ("names", "level", "min_samples")}
+        chain = cls(fields["strategy"], **settings, limits=Limits(**fields["limits"]), preset=None, **options)
+        chain._born = dict(fields["born"])
+        chain._width = fields["width"]
+        if fields["report"] is not None:
+            chain.report_ = StepReport.from_json(fields["report"])
+            chain._state = chain.strategy.unpack(under("state.", tensors))
+            chain._log_ratio_q = {int(i): x for i, x in under("log_ratio_q.", tensors).items()}
         return chain

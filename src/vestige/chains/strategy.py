@@ -90,6 +90,10 @@ class Strategy(ABC, Generic[State]):
     def stand_in(self, state: State, task: int) -> tuple[Tensor, Tensor] | None:
         """Generated samples and the weights, which sum to one, under which they stand for p; None if there are none."""
 
+    def encoded_anew(self, state: State, samples: Mapping[int, Tensor]) -> State | None:
+        """The state with other codes of the same stand-ins; None where ratios of older codes are needed, too."""
+        return None
+
     @abstractmethod
     def pack(self, state: State) -> dict[str, Tensor]:
         """The state as tensors by name."""

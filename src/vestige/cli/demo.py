@@ -11,7 +11,7 @@ from tyro.conf import arg
 
 from vestige.cli import output
 
-STEPS = 1000  # of the bar
+STEPS = 100  # of the bar
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,18 @@ class Demo:
         checks.whole(self.seed, "seed", "vestige demo", low=0)
         if self.out.exists() and not self.out.is_dir():
             checks.refuse("out", "vestige demo", "a folder", f"the file {self.out}")
+        self.out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made is said before two minutes of work
         with output.progress("the demo", STEPS) as advance:
             reached = 0
 
-            def heard(_what: str, share: float) -> None:
+            def heard(what: str, share: float) -> None:
                 nonlocal reached
                 now = int(STEPS * share)
-                advance(now - reached)
+                advance(now - reached, what)
                 reached = now
 
             found = demo.run(seed=self.seed, on_progress=heard)
+            advance(0, "the page is drawn")
             page = found.page()
         for record in found.records.values():
             record.save(self.out / "records")

@@ -18,6 +18,7 @@ REGISTRIES = {
     "experiments": ("vestige.experiments", "EXPERIMENTS"),
     "methods": ("vestige.methods", "METHODS"),
     "streams": ("vestige.data", "STREAMS"),
+    "generators": ("vestige.generators", "GENERATORS"),
     "estimators": ("vestige.ratios", "RATIOS"),
     "features": ("vestige.features", "FEATURES"),
     "data": ("vestige.data", "SOURCES"),
@@ -26,10 +27,10 @@ REGISTRIES = {
 
 @dataclass(frozen=True)
 class List:
-    """Experiments, methods, streams, estimators, feature maps and data sets that are known here."""
+    """Experiments, methods, streams, generators, estimators, feature maps and data sets that are known here."""
 
     what: Positional[str | None] = None
-    """One of them: experiments, methods, streams, estimators, features or data. All of them if left out."""
+    """One of them: experiments, methods, streams, generators, estimators, features, data. All of them if left out."""
     json: bool = False
     """Print JSON instead of tables."""
 

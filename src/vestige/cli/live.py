@@ -168,11 +168,13 @@ class Table(Board):
         self.all = bars.add_task(output.printable(title), total=total, right="")
         self.rows: dict[Path, TaskID] = {}
         self.number = ""
+        self._all()
 
     def begun(self, unit: Unit) -> None:
         """A bar of its own; one that is tried again begins anew."""
         self._remove(unit)
-        self.rows[unit.path] = self.bars.add_task("  " + output.printable(str(unit)), total=1.0, right="")
+        name = f"  seed {unit.seed}  {output.printable(unit.label)}"  # the experiment stands above
+        self.rows[unit.path] = self.bars.add_task(name.rstrip(), total=1.0, right="")
 
     def told(self, unit: Unit, share: float, words: str) -> None:
         """Its bar moves, and the one for all with it."""
@@ -212,13 +214,18 @@ def board(title: str, total: int, *, as_json: bool) -> Iterator[Board]:
         yield JsonLines(title, total) if as_json else Lines(title, total)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    # Names come from configurations and are never read as markup.
+    def column(text: str, share: float) -> TextColumn:
+        """One line, whatever the width; names come from configurations and are never read as markup."""
+        kept = Column(no_wrap=True, overflow="ellipsis", max_width=int(screen.width * share))
+        return TextColumn(text, markup=False, table_column=kept)
+
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        column("{task.description}", 0.36),
+        BarColumn(bar_width=max(8, screen.width // 8)),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[right]}", markup=False),
+        column("{task.fields[right]}", 0.42),
     )
     with Progress(*columns, console=screen, transient=True) as bars:
         yield Table(title, total, bars)

@@ -111,12 +111,21 @@ def table(content: Table) -> None:
 
 
 @contextmanager
-def progress(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while the block runs, moved on by calling what it yields; nothing where there is no terminal."""
+def progress(title: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A bar on stderr while the block runs, moved on by calling what it yields; nothing where there is no terminal.
+
+    It is called with a number of steps, and with words where what is going on is to stand in the place of `title`.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     screen = console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # Words come from configurations and are never read as markup.
+    words = TextColumn("{task.description}", markup=False)
+    columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task(printable(title), total=total)
-        yield lambda steps: bar.advance(task, steps)
+
+        def advance(steps: int, said: str | None = None) -> None:
+            bar.update(task, advance=steps, description=None if said is None else printable(said))
+
+        yield advance

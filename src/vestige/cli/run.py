@@ -49,7 +49,7 @@ class Run:
     """At most so many processes, of one torch thread each: fewer where the memory is too small for the largest unit so
     far. 0 runs everything in this one."""
     device: str | None = None
-    """cpu, cuda or mps; by default the best that units can use."""
+    """cuda, mps or cpu; by default the best that is there and that an experiment can use."""
     ray: Annotated[str | None, arg(metavar="local|ADDRESS")] = None
     """Run on a Ray cluster (pip install 'vestige[cluster]'): one on this machine, or the one at ADDRESS; --out must be
     a folder that all its machines share."""
@@ -73,7 +73,6 @@ class Run:
             raise InputError(
                 "'vestige run' needs the name of an experiment, or --all. 'vestige list experiments' has them."
             )
-        device_of(self.device)
         if self.ray is None and (self.cpus is not None or self.gpus is not None):
             raise InputError("The 'cpus' and 'gpus' of vestige run must come with --ray. Got them without instead.")
         given: dict[str, Any] = {"preset": self.preset, "seeds": self.seeds}
@@ -83,6 +82,10 @@ class Run:
             searches = {name: runner.search(name, self.out, grid, **given) for name in names}
         else:
             plans = {name: runner.plan(name, self.out, **given) for name in names}
+        planned = [u for name in names for u in (searches[name].units() if grid else plans[name])]
+        if self.ray is None:  # a cluster has devices of its own
+            for unit in planned:
+                device_of(self.device, EXPERIMENTS[unit.experiment].computes_on(unit.config))
         documents = []
         for name in names:
             if grid:
@@ -129,13 +132,13 @@ class Run:
         from vestige import runner
 
         if self.ray is None:
-            return runner.run(units, workers=self.workers, tell=shown.begin, say=shown.say)
+            return runner.run(units, workers=self.workers, device=self.device, tell=shown.begin, say=shown.say)
         from vestige.runner import cluster
 
         own = None
         if self.cpus is not None or self.gpus is not None:
             own = cluster.Resources(1.0 if self.cpus is None else self.cpus, self.gpus or 0.0)
-        return cluster.run(units, self.ray, resources=own, say=shown.say)
+        return cluster.run(units, self.ray, resources=own, device=self.device, say=shown.say)
 
     def _draw(self, experiment: Experiment[Any], records: Sequence[Record]) -> list[Path]:
         from vestige.drawing import save

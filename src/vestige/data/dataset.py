@@ -1,7 +1,7 @@
 """A data set in memory: training and test rows, class names, licence, and where this very copy came from.
 
 Images stay bytes (uint8) until they are used, a quarter of the memory of floats; tables are float32. `floats` turns
-either into what a network eats.
+either into what a network eats. The rows are held on the CPU, whatever device they came from.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from vestige.checks import refuse, whole
+from vestige.data.near import on_cpu
 
 
+@on_cpu
 def every_nth(y: Int64[Tensor, " n"], nth: int) -> Bool[Tensor, " n"]:
     """Marks the n-th, 2n-th, ... row of each class, in the order of the rows: a split that needs no seed."""
     order = torch.argsort(y, stable=True)
@@ -52,6 +54,8 @@ class DataSet:
         if self.groups and len(self.groups) != len(self.names):
             refuse("groups", owner, f"one for each of {len(self.names)} classes", len(self.groups))
         for split in ("train", "test"):
+            for name in (f"{split}_x", f"{split}_y"):
+                object.__setattr__(self, name, getattr(self, name).cpu())
             x, y = getattr(self, f"{split}_x"), getattr(self, f"{split}_y")
             if x.ndim < 2 or x.numel() == 0:
                 refuse(f"{split}_x", owner, "samples with at least one feature", f"shape {tuple(x.shape)}")

@@ -14,6 +14,7 @@ from torch import Tensor
 from vestige import rng
 from vestige.checks import number, whole
 from vestige.data.dataset import DataSet
+from vestige.data.near import on_cpu
 from vestige.data.rows import class_order, output_map, rows_by_class
 from vestige.data.split import declare, group_sizes
 from vestige.data.stream import Segment, Stream
@@ -70,6 +71,7 @@ def _clock(
     }
 
 
+@on_cpu
 def blurred(
     dataset: DataSet,
     classes_per_task: int | Sequence[int] = 2,
@@ -100,6 +102,7 @@ def blurred(
     return _borderless(owner, dataset, classes, times, len(sizes), train_logits, config, continuous=False)
 
 
+@on_cpu
 def continuous(
     dataset: DataSet,
     n_parts: int = 5,

@@ -16,6 +16,7 @@ from typing import Any
 from vestige.checks import one_of, refuse
 from vestige.data.dataset import DataSet
 from vestige.data.download import cache_folder, cached, retrieve
+from vestige.data.near import on_cpu
 from vestige.data.npz import open_npz
 from vestige.data.source import Source
 from vestige.data.sources import SOURCES
@@ -25,6 +26,7 @@ from vestige.errors import DataUnavailable, InputError
 SYSTEM_ROOT = Path("/usr/share/datasets")
 
 
+@on_cpu
 def load(name: str, *, data_dir: str | Path | None = None, download: bool = True, progress: bool = True) -> DataSet:
     """The data set `name`, from the first place that has it; with `download`, the canonical files if none has."""
     source = SOURCES[one_of(name, SOURCES, "name", "data.load")]
@@ -41,6 +43,7 @@ def load(name: str, *, data_dir: str | Path | None = None, download: bool = True
     return _from_cache(source, allowed=download, progress=progress)
 
 
+@on_cpu
 def fetch(name: str, *, progress: bool = True) -> DataSet:
     """The data set `name` from its canonical files, downloaded into the cache unless they are there already."""
     source = SOURCES[one_of(name, SOURCES, "name", "data.fetch")]

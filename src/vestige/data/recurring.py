@@ -17,6 +17,7 @@ from torch.nn import functional
 from vestige import rng
 from vestige.checks import number, one_of, whole
 from vestige.data.dataset import DataSet
+from vestige.data.near import on_cpu
 from vestige.data.rows import class_order, joined, output_map, rows_by_class
 from vestige.data.split import Permute, declare, group_sizes
 from vestige.data.stream import Segment, Stream
@@ -30,6 +31,7 @@ def deal(rows: Int64[Tensor, " n"], shares: Float[Tensor, " t"], generator: torc
     return [part.sort().values for part in torch.tensor_split(shuffled, borders)]
 
 
+@on_cpu
 def overlapping(
     dataset: DataSet,
     classes_per_task: int | Sequence[int] = 2,
@@ -96,6 +98,7 @@ class Rotate:
         return functional.grid_sample(images, grid, align_corners=False).reshape(x.shape)
 
 
+@on_cpu
 def long(
     dataset: DataSet,
     n_tasks: int = 50,

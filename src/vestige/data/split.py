@@ -12,6 +12,7 @@ from torch import Tensor
 from vestige import rng
 from vestige.checks import number, one_of, whole
 from vestige.data.dataset import DataSet
+from vestige.data.near import on_cpu
 from vestige.data.rows import class_order, joined, output_map, rows_by_class
 from vestige.data.stream import Declared, Head, Segment, Stream, TrainLogits
 from vestige.errors import InputError
@@ -49,6 +50,7 @@ def group_sizes(classes_per_task: int | Sequence[int], n_classes: int, owner: st
     return sizes
 
 
+@on_cpu
 def split(
     dataset: DataSet,
     classes_per_task: int | Sequence[int] = 2,
@@ -100,6 +102,7 @@ class Permute:
         return x.flatten(1)[:, self.order].reshape(x.shape)
 
 
+@on_cpu
 def permuted(
     dataset: DataSet,
     n_tasks: int = 10,
@@ -134,6 +137,7 @@ def permuted(
     return Stream(f"permuted {dataset.name}", segments, declared, config, n_outputs)
 
 
+@on_cpu
 def two_task(
     a: DataSet,
     b: DataSet,

@@ -3,6 +3,9 @@
 A stream is a list of `Segment`s (which rows of which data set, how transformed, under which labels) and a `Declared`:
 every property that an audit of the evaluation asks about, stated once, where the stream is made. Iterating again
 starts a fresh pass with fresh copies; the test sets are the protocol's and never reach a learner.
+
+Which rows a task has is decided on the CPU, so that it is the same on every machine; a task and a test set are handed
+out on the device that tensors are made on (`torch.device` as a context).
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vestige.data.dataset import DataSet
-from vestige.data.task import Task, TaskInfo
+from vestige.data.near import on_cpu
+from vestige.data.task import Task, TaskInfo, erase
 from vestige.errors import InputError
 
 Head = Literal["single", "multi"]
@@ -62,6 +66,7 @@ class Segment:
         used = self.output_of_class[self.output_of_class >= 0]
         return tuple(sorted({int(i) for i in used}))
 
+    @on_cpu
     def rows(self, split: Literal["train", "val", "test"]) -> tuple[Tensor, Tensor]:
         """A fresh copy of the inputs (float32) and labels of one split."""
         source_x = self.dataset.test_x if split == "test" else self.dataset.train_x
@@ -124,16 +129,25 @@ class Stream:
         The task of the step before is destroyed before the next one is built.
         """
         for index, segment in enumerate(self._segments[first:], first):
-            task = Task(self.info(index), *segment.rows("train"), *segment.rows("val"))
+            task = Task(self.info(index), *placed(segment.rows("train")), *placed(segment.rows("val")))
             yield task
             task.withdraw()
 
     def test_sets(self) -> list[TestSet]:
         """The test data of every task: for the protocol alone."""
-        return [TestSet(*segment.rows("test"), segment.outputs) for segment in self._segments]
+        return [TestSet(*placed(segment.rows("test")), segment.outputs) for segment in self._segments]
 
     def __repr__(self) -> str:
         return f"Stream({self.name!r}, {len(self)} tasks, {self.declared.head}-head, {self.n_outputs} outputs)"
+
+
+def placed(rows: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Inputs and labels on the device that tensors are made on; a copy that stayed behind is destroyed."""
+    here, there = rows, tuple(part.to(torch.get_default_device()) for part in rows)
+    for part, moved in zip(here, there, strict=True):
+        if moved.device != part.device:
+            erase(part)
+    return there[0], there[1]
 
 
 def seen_outputs(stream: Stream, upto: int) -> list[int]:

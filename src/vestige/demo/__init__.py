@@ -108,8 +108,10 @@ def run(
             f"{name} learns", SHARES["judged"] + SHARES["learners"] * (methods.index(name) + share) / len(methods)
         )
 
+    digits(0)
     judged = judge(dataset, config.judged, seed=seed, on_step=digits)
     records = learn(dataset, config.learners, seed=seed, on_progress=learning)
+    on_progress("weights mend a biased set", SHARES["judged"] + SHARES["learners"])
     mended = reweight(dataset, config.reweighted, seed=seed)
     on_progress("weights mend a biased set", 1.0)
     return Found(seed, config, judged, records, mended)

@@ -61,6 +61,8 @@ figure .scroll { margin: 0; }
 img { max-width: 100%; height: auto; background: #ffffff; border: 1px solid var(--line); border-radius: 4px;
   padding: .25rem; }
 @media screen and (max-width: 36rem) { img { max-width: none; width: 33rem; }
+  table { width: auto; font-size: .86rem; } th, td, .side th, .side td { padding: .25rem .3rem; }
+  th button { overflow-wrap: break-word; }
   .side { display: block; max-width: 100%; margin-right: 0; } }
 pre { background: var(--band); border: 1px solid var(--line); border-radius: 4px; padding: .7rem .9rem;
   overflow-x: auto; font-size: .88rem; overflow-wrap: normal; }

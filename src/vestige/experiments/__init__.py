@@ -5,19 +5,27 @@ from typing import Any
 from vestige.experiments.beyond_audit import BeyondAudit
 from vestige.experiments.beyond_chain import BeyondChain
 from vestige.experiments.beyond_matrix import BeyondMatrix
+from vestige.experiments.beyond_replay import BeyondReplay
 from vestige.experiments.cdre_fig2 import CDREFig2a, CDREFig2b, CDREFig2c, CDREFig2d
 from vestige.experiments.cdre_fig5 import CDREFig5
+from vestige.experiments.cdre_generators import BeyondMatrixImages, CDREFig3, CDREFig4, CDREFig6, CDREFig7
 from vestige.experiments.cdre_table1 import CDRETable1
 from vestige.experiments.cdre_table2 import CDRETable2
 from vestige.experiments.experiment import PRESETS, Experiment, Line, Tell, Verdict, line
+from vestige.experiments.lfiw_calibration import LFIWCalibration
+from vestige.experiments.lfiw_fig1 import LFIWFig1
+from vestige.experiments.lfiw_table1 import LFIWTable1
+from vestige.experiments.lfiw_table4 import LFIWTable4, LFIWTable5
 from vestige.experiments.robust_audit import RobustAudit
 from vestige.experiments.robust_early import RobustFig2, RobustFig3, RobustFig4
-from vestige.experiments.robust_permuted import RobustFig9
+from vestige.experiments.robust_permuted import RobustFig9, RobustFig10
+from vestige.experiments.robust_replay import RobustFig11, RobustFig12, RobustFig19
 from vestige.experiments.robust_search import RobustSearch
 from vestige.experiments.robust_single import RobustFig6, RobustFig8
 from vestige.experiments.robust_split import RobustFig5, RobustFig7
+from vestige.experiments.robust_sweep import RobustFig20, RobustFig21
 from vestige.experiments.robust_timed import RobustFig13, RobustFig14
-from vestige.experiments.robust_unseen import RobustFig16, RobustFig18
+from vestige.experiments.robust_unseen import RobustFig15, RobustFig16, RobustFig17, RobustFig18
 from vestige.experiments.rwalk_samples import Fig4, Fig5
 from vestige.experiments.rwalk_search import SearchMNIST
 from vestige.experiments.rwalk_table1 import Table1CIFAR, Table1MNIST
@@ -29,13 +37,24 @@ EXPERIMENTS: dict[str, Experiment[Any]] = {
     "beyond-audit": BeyondAudit(),
     "beyond-chain": BeyondChain(),
     "beyond-matrix": BeyondMatrix(),
+    "beyond-matrix-images": BeyondMatrixImages(),
+    "beyond-replay": BeyondReplay(),
     "cdre-fig2a": CDREFig2a(),
     "cdre-fig2b": CDREFig2b(),
     "cdre-fig2c": CDREFig2c(),
     "cdre-fig2d": CDREFig2d(),
+    "cdre-fig3": CDREFig3(),
+    "cdre-fig4": CDREFig4(),
     "cdre-fig5": CDREFig5(),
+    "cdre-fig6": CDREFig6(),
+    "cdre-fig7": CDREFig7(),
     "cdre-table1": CDRETable1(),
     "cdre-table2": CDRETable2(),
+    "lfiw-calibration": LFIWCalibration(),
+    "lfiw-fig1": LFIWFig1(),
+    "lfiw-table1": LFIWTable1(),
+    "lfiw-table4": LFIWTable4(),
+    "lfiw-table5": LFIWTable5(),
     "robust-audit": RobustAudit(),
     "robust-fig2": RobustFig2(),
     "robust-fig3": RobustFig3(),
@@ -45,10 +64,18 @@ EXPERIMENTS: dict[str, Experiment[Any]] = {
     "robust-fig7": RobustFig7(),
     "robust-fig8": RobustFig8(),
     "robust-fig9": RobustFig9(),
+    "robust-fig10": RobustFig10(),
+    "robust-fig11": RobustFig11(),
+    "robust-fig12": RobustFig12(),
     "robust-fig13": RobustFig13(),
     "robust-fig14": RobustFig14(),
+    "robust-fig15": RobustFig15(),
     "robust-fig16": RobustFig16(),
+    "robust-fig17": RobustFig17(),
     "robust-fig18": RobustFig18(),
+    "robust-fig19": RobustFig19(),
+    "robust-fig20": RobustFig20(),
+    "robust-fig21": RobustFig21(),
     "robust-search": RobustSearch(),
     "rwalk-fig2": Fig2(),
     "rwalk-fig3": Fig3(),

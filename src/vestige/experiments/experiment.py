@@ -62,6 +62,11 @@ class Experiment(ABC, Generic[C]):
     presets: ClassVar[Mapping[str, Any]]  # smoke, laptop, paper -> C
     seeds: ClassVar[Mapping[str, int]]
     cut: ClassVar[Mapping[str, str]] = {}  # what smoke and laptop leave out of the published setting
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)  # that units can compute on, best first
+
+    def computes_on(self, config: C) -> tuple[str, ...]:
+        """The devices that this unit can compute on, best first."""
+        return self.devices
 
     def arms(self, config: C) -> Sequence[C]:
         """The units that one seed of `config` falls into, such as a method each; by default itself."""

@@ -113,6 +113,7 @@ def by_construction(stream: str, method: str) -> dict[str, bool]:
 class RobustAudit(Trained[Config]):
     """The desiderata on every stream and method here: eleven questions, each answered with evidence."""
 
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)  # a witness looks at what is reachable in memory
     name = "robust-audit"
     item = "Farquhar and Gal section 5"
     rule = (

@@ -145,6 +145,7 @@ def gathered(runs: Sequence[Early]) -> dict[str, Float64[Tensor, "..."]]:
 class EarlyRuns(Trained[Setting]):
     """An experiment that reads these runs. All three figures share Records, which lie under the first one's name."""
 
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)  # it looks at gradients in float64
     rooms: ClassVar[tuple[str, ...]] = ("metrics/uncertainty.py", "audit/early.py", "experiments/robust_early_runs.py")
     presets: ClassVar[Mapping[str, Setting]] = {
         "smoke": Setting(

@@ -1,4 +1,4 @@
-"""What Fig. 5 to 9, 13, 14, 16 and 18 of Farquhar and Gal share: one run of one method, and what is read from it.
+"""What Fig. 5 to 21 of Farquhar and Gal share: one run of one method, and what is read from it.
 
 A unit is a `Setting` with its `row` filled in. What it leaves open (None) is as printed in B.2 to B.5, which
 `vestige.methods.vcl_presets` holds with its own account of what the paper leaves out. Beyond that:
@@ -8,6 +8,9 @@ A unit is a `Setting` with its `row` filled in. What it leaves open (None) is as
 - VCL fits its coreset from the posterior, as its authors do; the coreset-only variant from the first prior, "the
   initial prior each time" (`coreset_prior` of `vestige.methods.vcl_coreset`).
 - Multi-headed, each task trains its own two outputs, EWC as well; coresets are fitted head by head.
+- VGR trains over all ten outputs, multi-headed too: a head a task is there "only a way of selecting predictions" (C.6),
+  so that one run is read under both heads. A `Replayed` is a `Setting` that says what is generated as well; the units
+  of the other methods do not have its fields.
 - B.3's epochs are full batches, one step each. The laptop preset keeps the number of steps and not the batch: 120 steps
   of 100 rows are one pass over a task.
 - `test_every` = n tests on every n-th test row of a class; `validate` = n on every n-th training row, which then does
@@ -18,7 +21,7 @@ The paper's figures are curves; of the numbers behind them the text prints few, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
@@ -27,20 +30,25 @@ from vestige.data.dataset import DataSet, every_nth
 from vestige.experiments.experiment import Line, line
 from vestige.experiments.rwalk_runs import for_validation
 from vestige.experiments.trained import Trained
+from vestige.experiments.validation import OnHeldOutRows
 from vestige.methods.vcl_presets import PRESETS
 from vestige.metrics import matrix
 from vestige.record import Record
 
 VCL, HYBRID, CORESET, EWC = "VCL", "VCL + coreset", "Coreset only", "EWC"
+VGR, DROPOUT = "VGR", "VGR, MC dropout"
 # row of the figures -> method here
 METHODS = {VCL: "vcl", HYBRID: "vcl_coreset", CORESET: "coreset_only", EWC: "ewc_huszar"}
 ROWS = tuple(METHODS)
+METHODS |= {VGR: "vgr", DROPOUT: "vgr_mc_dropout"}
 WITH_CORESET = (HYBRID, CORESET)
 WITHOUT_CORESET = (VCL, EWC)
+UNSURE = (VCL, VGR)  # whose uncertainty is read
 CORESET_PRIOR = {HYBRID: "posterior", CORESET: "first"}
 # Fields that go to the learner, where its method has them.
 OF_CORESET = ("coreset", "coreset_steps", "coreset_prior")
 LEARNER = ("hidden", "lr", "log_var", "train_samples", "test_samples", "fit_steps", "lam", *OF_CORESET)
+OF_REPLAY = ("net", "generator", "generator_preset", "samples_per_class", "batch_cap")
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Setting:
 
     A field that the row's method does not have is None in its unit. `ewc_epochs` are EWC's, whose training is another;
     in a unit they have become its `epochs`. `coreset_prior` is what the KL of the fit to a coreset is taken from: the
-    posterior before it, or the first prior. `uncertainty` measures mutual information too, of VCL.
+    posterior before it, or the first prior. `uncertainty` measures mutual information too, of VCL and VGR.
     """
 
     row: str = ""
@@ -75,7 +83,24 @@ class Setting:
     uncertainty: bool = False
 
 
-def filled(setting: Setting, row: str, **fields: Any) -> Setting:  # noqa: ANN401 - fields of Setting
+@dataclass(frozen=True)
+class Replayed(Setting):
+    """A run of VGR; `generator_epochs` are those of each class's generator, None as its preset has them."""
+
+    net: str | None = None
+    generator: str | None = None
+    generator_preset: str | None = None
+    generator_epochs: int | None = None
+    samples_per_class: int | None = None
+    batch_cap: int | None = None
+
+
+def plain(setting: Setting) -> Setting:
+    """The same without what is generated."""
+    return Setting(**{f.name: getattr(setting, f.name) for f in fields(Setting)})
+
+
+def filled(setting: Setting, row: str, **changed: Any) -> Setting:  # noqa: ANN401 - fields of Setting
     """The unit of a row: what is left open as in print, what its method does not have None.
 
     EWC has batches, widths and a learning rate of its own, whatever `setting` says of the others.
@@ -83,17 +108,18 @@ def filled(setting: Setting, row: str, **fields: Any) -> Setting:  # noqa: ANN40
     printed = PRESETS[setting.preset][METHODS[row]]
     known = {"epochs": printed.epochs, "batch_size": printed.batch_size, **printed.fields}
     config = methods.METHODS[METHODS[row]].default_config()
-    own = {name for name in (*LEARNER, "epochs", "batch_size") if name in known or hasattr(config, name)}
+    names = (*LEARNER, *(OF_REPLAY if isinstance(setting, Replayed) else ()))
+    own = {name for name in (*names, "epochs", "batch_size") if name in known or hasattr(config, name)}
     given = {name: getattr(setting, name) for name in own}
     if row == EWC:
         given = {"epochs": setting.ewc_epochs, "lam": setting.lam}
-    given |= {name: value for name, value in fields.items() if name in own}
+    given |= {name: value for name, value in changed.items() if name in own}
     chosen = {name: value for name, value in given.items() if value is not None}
     resolved = {name: chosen.get(name, known.get(name, getattr(config, name, None))) for name in sorted(own)}
-    prior = fields.get("coreset_prior", setting.coreset_prior) or CORESET_PRIOR.get(row)
+    prior = changed.get("coreset_prior", setting.coreset_prior) or CORESET_PRIOR.get(row)
     resolved["coreset_prior"] = prior if row in WITH_CORESET else None
-    unit: dict[str, Any] = dict.fromkeys({*LEARNER, "ewc_epochs"} - own) | resolved
-    return replace(setting, row=row, uncertainty=setting.uncertainty and row == VCL, **unit)
+    unit: dict[str, Any] = dict.fromkeys({*names, "ewc_epochs"} - own) | resolved
+    return replace(setting, row=row, uncertainty=setting.uncertainty and row in UNSURE, **unit)
 
 
 def stream_of(setting: Setting, seed: int) -> data.Stream:
@@ -124,14 +150,17 @@ def thinned(dataset: DataSet, nth: int) -> DataSet:
 
 def learner_of(setting: Setting, stream: data.Stream, seed: int) -> methods.Learner:
     """The row's method, with everything that the setting says of it."""
-    fields = {name: getattr(setting, name) for name in LEARNER if getattr(setting, name) is not None}
-    return methods.build(METHODS[setting.row], stream, seed=seed, preset=setting.preset, **fields)
+    names = (*LEARNER, *(OF_REPLAY if isinstance(setting, Replayed) else ()))
+    given: dict[str, Any] = {name: getattr(setting, name) for name in names if getattr(setting, name) is not None}
+    if isinstance(setting, Replayed) and setting.generator_epochs is not None:
+        given["generator_options"] = {"epochs": setting.generator_epochs}
+    return methods.build(METHODS[setting.row], stream, seed=seed, preset=setting.preset, **given)
 
 
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records of each row, by seed, rows in their order."""
     ordered = sorted(records, key=lambda r: r.seed)
-    found = {row: [r for r in ordered if r.config["row"] == row] for row in ROWS}
+    found = {row: [r for r in ordered if r.config["row"] == row] for row in METHODS}
     return {row: runs for row, runs in found.items() if runs}
 
 
@@ -165,7 +194,7 @@ def run_lines(label: str, runs: Sequence[Record], *, old: float | None = None) -
     ]
 
 
-class RobustRuns(Trained[Setting]):
+class RobustRuns(OnHeldOutRows, Trained[Setting]):
     """An experiment whose units are runs of one method on a stream."""
 
     rooms: ClassVar[tuple[str, ...]] = ("experiments/robust_runs.py",)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 HIGH, NEAR = 95.0, 5.0  # percent; points between the best and the worst of four that are "roughly as good"
 TRAINING_ROWS = {"mnist": 60_000, "fashion_mnist": 60_000}  # as published
 FROM = {"posterior": "the posterior", "first": "the first prior"}
+S = TypeVar("S", bound=Setting)
 FASHION_LOG_VAR = -10.0  # by `vestige run robust-search`, whose Records are kept
 
 
@@ -47,6 +48,15 @@ def length(record: Record) -> float:
     rows = TRAINING_ROWS.get(c["data"], WHOLE_TASK)
     rows = rows if c["preset"].startswith("permuted") else rows // c["tasks"]
     return c["epochs"] / min(c["batch_size"], rows)
+
+
+def shortened(setting: S, share: float) -> S:
+    """A share of the training: fewer epochs, or larger batches where there is one epoch alone."""
+    assert setting.epochs is not None, "a unit has its epochs"
+    assert setting.batch_size is not None, "a unit has its batches"
+    if setting.epochs > 1:
+        return replace(setting, epochs=max(round(share * setting.epochs), 1))
+    return replace(setting, batch_size=round(setting.batch_size / share))
 
 
 class SplitFigure(RobustRuns):

@@ -1,4 +1,4 @@
-"""Farquhar and Gal Fig. 16 and 18: is the model unsure of what it has not seen, and sure of what it has? (C.8)
+"""Farquhar and Gal Fig. 15 to 18: is the model unsure of what it has not seen, and sure of what it has? (C.8)
 
 After each task of single-headed Split MNIST the mutual information between prediction and posterior is averaged over
 each task's test rows: MI[model, task]. Fig. 16 shows each model's row divided by its largest entry: VCL is unsure of
@@ -8,8 +8,8 @@ exceeds theta times that of the current task, theta = 1.0, 1.1, .. 10; its area 
 
 Which pairs (model, task) the paper counts it does not say, and they decide the area. Three readings stand side by
 side: the current task among the seen ("all"), left out ("others"), and the last model, which has no task to come, left
-out ("before_last"). Fig. 15 and 17 are VGR's, with an area of 1; they are another row of the same experiments and wait
-for its method. The runs are VCL's of Fig. 6, with the same ids.
+out ("before_last"). Fig. 15 and 17 are the same of VGR: "uncertainty is high for unseen tasks, and low for all
+previously seen tasks", and the area is 1. The runs are VCL's of Fig. 6 and VGR's of Fig. 11, with the same ids.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from vestige.experiments.experiment import Line, Verdict, line
-from vestige.experiments.robust_runs import VCL, RobustRuns, Setting, by_row
+from vestige.experiments.robust_replay import PRESETS, RobustFig11
+from vestige.experiments.robust_runs import VCL, VGR, RobustRuns, Setting, by_row
 from vestige.experiments.robust_single import RobustFig6
 from vestige.experiments.rwalk_runs import judged
 from vestige.metrics.uncertainty import THETAS, Roc, unseen_task_roc
@@ -32,7 +33,7 @@ from vestige.record import Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PAPER = {VCL: 0.76, "VGR": 1.0}  # areas under the ROC
+PAPER = {VCL: 0.76, VGR: 1.0}  # areas under the ROC
 READINGS = {
     "all": "current task among the seen",
     "others": "current task left out",
@@ -40,6 +41,7 @@ READINGS = {
 }
 NEARLY = 0.5  # of the uncertainty about the fifth task: "nearly as uncertain"
 CLOSE = 0.1  # of area
+CLEAN = 0.95  # of area: "cleanly divides"; also the share of models that must do so
 
 
 def mutual(record: Record) -> Float64[Tensor, "t t"]:
@@ -175,3 +177,67 @@ class RobustFig18(Unseen):
                     rates, list(THETAS), title=title, x_label="theta", y_label="rate"
                 )
         return drawn
+
+
+def divided(mi: Float64[Tensor, "t t"]) -> float:
+    """Share of the models, the last apart, that are less unsure of every seen task than of any to come."""
+    return fmean(float(mi[k, : k + 1].max() < mi[k, k + 1 :].min()) for k in range(len(mi) - 1))
+
+
+class OfReplay(Unseen):
+    """The runs of VGR instead."""
+
+    rows = (VGR,)
+    presets: ClassVar[Mapping[str, Setting]] = PRESETS
+    seeds: ClassVar[Mapping[str, int]] = RobustFig11.seeds
+    cut: ClassVar[Mapping[str, str]] = RobustFig11.cut
+
+    def config(self, config: Setting) -> dict[str, Any]:
+        """As that of Fig. 11, so that the ids agree."""
+        return RobustFig11().config(config)
+
+
+class RobustFig15(OfReplay, RobustFig16):
+    """Farquhar and Gal Fig. 15: mutual information of each model on each task, VGR."""
+
+    name, item = "robust-fig15", "Farquhar and Gal Fig. 15"
+    rule = (
+        "Two claims on mean MI over models before the last: it is higher on unseen tasks than on the current one; at "
+        f"least {CLEAN:.0%} of the models are less unsure of each task they have seen than of any to come. Both: "
+        "reproduced; one: partly; none: not."
+    )
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """And how many models divide the seen from the unseen."""
+        lines = super().lines(records)
+        for row, runs in by_row(records).items():
+            lines.append(line(row, "models that divide seen from unseen", [divided(mutual(r)) for r in runs]))
+        return lines
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The claims of `rule`."""
+        runs = [mutual(r) for r in by_row(records)[VGR]]
+        return judged(
+            {
+                "more unsure of unseen tasks than of the current one": fmean(map(unseen_over_current, runs)) > 1,
+                "less unsure of every seen task than of any to come": fmean(map(divided, runs)) >= CLEAN,
+            }
+        )
+
+
+class RobustFig17(OfReplay, RobustFig18):
+    """Farquhar and Gal Fig. 17: detection of unseen tasks by uncertainty, VGR."""
+
+    name, item = "robust-fig17", "Farquhar and Gal Fig. 17"
+    rule = (
+        f"Area under the ROC of VGR, printed {PAPER[VGR]:g}. At least {CLEAN:g} under all three readings of the pairs: "
+        "reproduced; under at least one: partly; else not."
+    )
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """By how many readings divide cleanly."""
+        runs = by_row(records)[VGR]
+        found = {words: fmean(areas(runs, reading)) for reading, words in READINGS.items()}
+        clean = [words for words, area in found.items() if area >= CLEAN]
+        why = f"Printed {PAPER[VGR]:g}; " + ", ".join(f"{words}: {area:.2f}" for words, area in found.items()) + "."
+        return Verdict("reproduced" if len(clean) == len(found) else "partly" if clean else "not", why)

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from statistics import fmean
 from typing import ClassVar
 
 from vestige import data, methods
 from vestige.data.dataset import DataSet, every_nth
 from vestige.experiments.experiment import Line, Verdict, line
 from vestige.experiments.trained import Trained
+from vestige.experiments.validation import OnHeldOutRows
 from vestige.metrics import matrix
 from vestige.record import Record
 
@@ -157,7 +159,13 @@ def judged(claims: Mapping[str, bool]) -> Verdict:
     return Verdict(word, why)  # type: ignore[arg-type]
 
 
-class Incremental(Trained[Setting]):
+def score(record: Record) -> float:
+    """What is searched for: single-head A in percent; without samples the mean of both heads."""
+    single = accuracy(record, "single")
+    return fmean((single, accuracy(record, "multi"))) if record.config["row"] in WITHOUT else single
+
+
+class Incremental(OnHeldOutRows, Trained[Setting]):
     """An experiment whose units are runs of one method on a split data set."""
 
     rooms: ClassVar[tuple[str, ...]] = ("experiments/rwalk_runs.py",)
@@ -167,3 +175,7 @@ class Incremental(Trained[Setting]):
         """The row's method on its tasks."""
         stream = stream_of(config, seed)
         return stream, learner_of(config, stream, seed)
+
+    def score(self, record: Record) -> float:
+        """Of both heads where both are compared."""
+        return score(record)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from vestige.experiments.experiment import Line, Verdict, line
 from vestige.experiments.rwalk_choice import Choice, filled
-from vestige.experiments.rwalk_runs import WITH, WITHOUT, Incremental, Setting, accuracy
+from vestige.experiments.rwalk_runs import WITH, WITHOUT, Incremental, Setting, score
 from vestige.record import Record
 
 LAMBDAS: dict[str, tuple[float | None, ...]] = {
@@ -27,12 +27,6 @@ SETTINGS = ((8, False), (20, False), (1, True))
 # With all rows, a sample of the memory comes once in hundreds and as heavy: tried for Vanilla-S alone.
 WHOLE = (*WITHOUT, "Vanilla-S")
 ROWS = (*WITHOUT, "iCaRL", *WITH)
-
-
-def score(record: Record) -> float:
-    """What is searched for: single-head A5 in percent; without samples the mean of both heads."""
-    single = accuracy(record, "single")
-    return fmean((single, accuracy(record, "multi"))) if record.config["row"] in WITHOUT else single
 
 
 def tried(records: Sequence[Record]) -> dict[str, dict[Choice, list[float]]]:

@@ -34,7 +34,6 @@ from vestige.experiments.rwalk_runs import (
     judged,
     table_lines,
 )
-from vestige.experiments.rwalk_validation import OnHeldOutRows
 from vestige.record import Record
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ REPLAYED = ("Vanilla-S",)  # the rows that are run with each of them: here where
 NEAR, SIGN = 4.0, 0.02  # points of accuracy; what is printed nearer to zero than this has no sign
 
 
-class Table1(OnHeldOutRows, Incremental):
+class Table1(Incremental):
     """Both halves of the table."""
 
     paper: ClassVar[Printed]

@@ -8,7 +8,7 @@ share them only choose and read, so that their units have the same ids.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from vestige import protocol
 from vestige.data import Stream
@@ -33,9 +33,15 @@ S = TypeVar("S", bound=Schedule)
 class Trained(Experiment[S]):
     """One learner, one stream."""
 
+    devices: ClassVar[tuple[str, ...]] = ("cuda", "mps", "cpu")
+
     @abstractmethod
     def parts(self, config: S, seed: int) -> tuple[Stream, Learner]:
         """The stream of a unit, and the learner that will be trained on it."""
+
+    def computes_on(self, config: S) -> tuple[str, ...]:
+        """Everywhere, unless a generator is trained beside the learner: those keep to the CPU."""
+        return ("cpu",) if hasattr(config, "generator") else self.devices
 
     def unit_name(self, config: S) -> str:
         """A unit by its name, for a progress bar."""

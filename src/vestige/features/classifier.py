@@ -96,6 +96,11 @@ class Classifier(FeatureMap):
     def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
         return self.net_.features(self._layout(shape)(x))
 
+    @torch.no_grad()
+    def called(self, codes: Float[Tensor, "n f"]) -> Int64[Tensor, " n"]:
+        """The class that the network gives to samples with these features."""
+        return self.net_.head(codes).argmax(1)
+
     def _state(self) -> dict[str, Tensor]:
         return self.net_.state_dict()
 

@@ -6,10 +6,22 @@ from typing import Any
 
 from vestige.checks import one_of
 from vestige.generators.base import Generator
+from vestige.generators.fgan import FGAN
+from vestige.generators.per_class import ConvGAN, DenseGAN
 from vestige.generators.source import Source
+from vestige.generators.vae import VAE
+from vestige.generators.wgan import WGAN
+from vestige.generators.wgan_gp import WGANGP
 
 # Every generator by its name, one line each.
-GENERATORS: dict[str, type[Generator]] = {}
+GENERATORS: dict[str, type[Generator]] = {
+    "fgan": FGAN,
+    "gan_conv": ConvGAN,
+    "gan_dense": DenseGAN,
+    "vae": VAE,
+    "wgan": WGAN,
+    "wgan_gp": WGANGP,
+}
 
 
 def build(name: str, *, preset: str | None = None, **options: Any) -> Generator:  # noqa: ANN401 - the generator's own

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -56,7 +55,7 @@ class Generator(ABC):
         checks.number(self.collapse, "collapse", owner, low=0, high=1)
         self.check()
         self.known_: tuple[int, ...] = ()
-        self.spread_ = torch.full((self.conditions,), math.nan, dtype=torch.float64)
+        self.spread_ = torch.zeros(self.conditions, dtype=torch.float64)  # 0: not learnt yet
         self.report_: dict[str, Any] = {}
         self._build(0)
 
@@ -69,7 +68,10 @@ class Generator(ABC):
 
     @abstractmethod
     def _fit(self, source: Source, seed: int, tell: Tell) -> dict[str, Any]:
-        """Train on what `source` deals; returns what happened, curves included. Raises NotEstimable if it diverged."""
+        """Train on what `source` deals; returns what happened. Raises NotEstimable if it diverged.
+
+        The report holds "steps" and "curves": {name: means over equal stretches of training}, equally long.
+        """
 
     @abstractmethod
     def _draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:

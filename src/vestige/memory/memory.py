@@ -102,11 +102,12 @@ class Memory:
         free = min(self.budget - len(self), len(y))
         if free:
             self.add(x[:free], y[:free], task)
-        count = torch.arange(self.offered + free + 1, self.offered + len(y) + 1, dtype=torch.float64)
-        place = (torch.rand(len(count), generator=generator, dtype=torch.float64) * count).long()  # of 0 .. i - 1
+        # Chance works in float64 on the CPU, as in `samplers`: not every device has it.
+        count = torch.arange(self.offered + free + 1, self.offered + len(y) + 1, dtype=torch.float64, device="cpu")
+        place = (torch.rand(count.shape, generator=generator, dtype=count.dtype, device="cpu") * count).long()  # 0..i-1
         mine = (place < self.budget).nonzero()[:, 0]
         # Where two of a batch take one place, the later stays, as if they had come one after the other.
-        last = torch.full((self.budget,), -1).scatter_reduce_(0, place[mine], mine, "amax")
+        last = torch.full((self.budget,), -1, device="cpu").scatter_reduce_(0, place[mine], mine, "amax")
         taken = (last >= 0).nonzero()[:, 0]
         if len(taken):
             rows = free + last[taken]

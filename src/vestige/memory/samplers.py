@@ -13,6 +13,9 @@ keep, best first. It never sees the memory or another task.
 - `k_center`: greedy; each next sample is the one farthest from those chosen. It starts at a sample drawn by the seed
   (the authors of VCL start at the first row).
 
+The choice is made on the CPU, in float64, which not every device has, so that one view is judged alike everywhere: a
+view comes from any device, a generator from the CPU.
+
 A name with `_top` takes the m largest of q where the other draws by it. Draws are without replacement, one after the
 other by weight: the m largest of log q plus Gumbel noise are exactly that, and a weight of zero needs no special case.
 """
@@ -34,6 +37,10 @@ class View(NamedTuple):
     distance: Float[Tensor, " n"]  # features times the weights of the sample's own class, without the bias
     log_p: Float[Tensor, "n k"]  # over the outputs that train
 
+    def near(self) -> View:
+        """The same in float64 on the CPU."""
+        return View(*(part.cpu().double() for part in self))
+
 
 class Sampler(Protocol):
     """Says which m samples of a view to keep, best first."""
@@ -45,8 +52,8 @@ class Sampler(Protocol):
 
 def draw(log_weights: Float[Tensor, " n"], m: int, *, generator: Generator) -> Int64[Tensor, " m"]:
     """m draws without replacement, each by weight among those that are left."""
-    exponential = torch.empty(len(log_weights), dtype=torch.float64).exponential_(generator=generator)
-    return _largest(log_weights.double() - exponential.log(), m)
+    exponential = torch.empty(len(log_weights), dtype=torch.float64, device="cpu").exponential_(generator=generator)
+    return _largest(log_weights.cpu().double() - exponential.log(), m)
 
 
 def _largest(values: Float[Tensor, " n"], m: int) -> Int64[Tensor, " m"]:
@@ -56,20 +63,20 @@ def _largest(values: Float[Tensor, " n"], m: int) -> Int64[Tensor, " m"]:
 
 def uniform(view: View, m: int, *, generator: Generator) -> Int64[Tensor, " m"]:
     """Any m."""
-    return torch.randperm(len(view.features), generator=generator)[:m]
+    return torch.randperm(len(view.features), generator=generator, device="cpu")[:m]
 
 
 def plane_distance(
     view: View, m: int, *, generator: Generator, top: bool = False, floor: float = 1e-3
 ) -> Int64[Tensor, " m"]:
     """Near the decision boundary: q = 1 / max(|d|, floor)."""
-    log_q = -view.distance.double().abs().clamp_min(floor).log()
+    log_q = -view.near().distance.abs().clamp_min(floor).log()
     return _largest(log_q, m) if top else draw(log_q, m, generator=generator)
 
 
 def entropy(view: View, m: int, *, generator: Generator, top: bool = False) -> Int64[Tensor, " m"]:
     """Uncertain ones: q = the entropy of the prediction."""
-    log_p = view.log_p.double()
+    log_p = view.near().log_p
     # An output that cannot be (log p = -inf) adds nothing; its 0 * -inf would add NaN.
     q = -(log_p.exp() * log_p.nan_to_num(neginf=0.0)).sum(1)
     return _largest(q, m) if top else draw(q.clamp_min(0).log(), m, generator=generator)
@@ -82,11 +89,11 @@ def unit_length(features: Float[Tensor, "n f"], floor: float = 1e-12) -> Float[T
 
 def mean_of_features(view: View, m: int, *, generator: Generator, unit: bool = False) -> Int64[Tensor, " m"]:
     """Greedy: choice k brings the mean of the chosen as near as it can to the mean of all."""
-    features = view.features.double()
+    features = view.near().features
     features = unit_length(features) if unit else features
     m = min(m, len(features))
     mean, squares = features.mean(0), features.square().sum(1)
-    chosen = torch.empty(m, dtype=torch.int64)
+    chosen = torch.empty(m, dtype=torch.int64, device="cpu")
     left = torch.zeros_like(mean)  # k * mean - sum of the chosen
     for k in range(m):
         left += mean
@@ -105,12 +112,12 @@ def herding(view: View, m: int, *, generator: Generator) -> Int64[Tensor, " m"]:
 
 def k_center(view: View, m: int, *, generator: Generator) -> Int64[Tensor, " m"]:
     """Greedy: each next one is the farthest from all chosen before."""
-    features = view.features.double()
+    features = view.near().features
     m = min(m, len(features))
-    chosen = torch.empty(m, dtype=torch.int64)
+    chosen = torch.empty(m, dtype=torch.int64, device="cpu")
     squares = features.square().sum(1)
-    distance = torch.full((len(features),), torch.inf, dtype=torch.float64)  # squared
-    start = torch.randint(len(features), (), generator=generator)
+    distance = torch.full_like(squares, torch.inf)
+    start = torch.randint(len(features), (), generator=generator, device="cpu")
     for k in range(m):
         chosen[k] = start if k == 0 else distance.argmax()
         here = features[chosen[k]]

@@ -7,6 +7,7 @@ from vestige.checks import one_of
 from vestige.data.stream import Stream
 from vestige.errors import InputError
 from vestige.methods.base import Info, Learner, Outputs, Spec, TrainConfig
+from vestige.methods.dgr import DGR
 from vestige.methods.ensemble import Ensemble
 from vestige.methods.ewc import EWC, EWCHuszar
 from vestige.methods.ewc_pp import EWCPP
@@ -22,9 +23,13 @@ from vestige.methods.rwalk import RWalk
 from vestige.methods.vanilla import Vanilla
 from vestige.methods.vcl import VCL
 from vestige.methods.vcl_coreset import CoresetOnly, VCLCoreset
+from vestige.methods.vgr import VGR, VGRVCL
+from vestige.methods.vgr_mc_dropout import VGRMCDropout
+from vestige.methods.weighted_replay import WeightedReplay
 
 METHODS: dict[str, type[Learner]] = {
     "coreset_only": CoresetOnly,
+    "dgr": DGR,
     "ensemble": Ensemble,
     "ewc": EWC,
     "ewc_huszar": EWCHuszar,
@@ -45,6 +50,10 @@ METHODS: dict[str, type[Learner]] = {
     "vanilla_s": VanillaS,
     "vcl": VCL,
     "vcl_coreset": VCLCoreset,
+    "vgr": VGR,
+    "vgr_mc_dropout": VGRMCDropout,
+    "vgr_vcl": VGRVCL,
+    "weighted_replay": WeightedReplay,
 }
 
 
@@ -61,6 +70,7 @@ def build(name: str, stream: Stream, *, seed: int = 0, preset: str = "paper", **
 
 
 __all__ = [
+    "DGR",
     "EWC",
     "EWCPP",
     "EWCPPS",
@@ -71,6 +81,8 @@ __all__ = [
     "PIS",
     "PRESETS",
     "VCL",
+    "VGR",
+    "VGRVCL",
     "CoresetOnly",
     "EWCHuszar",
     "EWCHuszarS",
@@ -88,7 +100,9 @@ __all__ = [
     "Spec",
     "TrainConfig",
     "VCLCoreset",
+    "VGRMCDropout",
     "Vanilla",
     "VanillaS",
+    "WeightedReplay",
     "build",
 ]

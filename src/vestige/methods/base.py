@@ -189,11 +189,11 @@ class Learner(ABC):
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from `state`; a name, shape or type that does not fit is named."""
-        owner = type(self).__name__
+        owner, device = type(self).__name__, torch.get_default_device()
         parts: dict[str, dict[str, Tensor]] = {"net": {}, "memory": {}, "optimizer": {}, "": {}}
         for key, value in state.items():
             room, _, rest = key.partition(".")
-            parts[room if room in parts else ""][rest if room in parts else key] = value
+            parts[room if room in parts else ""][rest if room in parts else key] = value.to(device)
         self._check_net(parts["net"], owner)
         if parts["memory"] and self.memory is None:
             raise StoreError(f"The stored {owner} has a memory; this one has none.")

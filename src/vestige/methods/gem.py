@@ -45,12 +45,13 @@ def dual(
     gram: Float[Tensor, "t t"], against: Float[Tensor, " t"], *, margin: float, ridge: float
 ) -> Float64[Tensor, " t"]:
     """argmin over v >= margin of 1/2 v' (gram + ridge I) v + against' v."""
-    values, vectors = torch.linalg.eigh(gram.double())
+    gram, against = gram.cpu().double(), against.cpu().double()  # of a few tasks, and for scipy
+    values, vectors = torch.linalg.eigh(gram)
     # A Gram matrix has no negative eigenvalue; what is below zero is rounding.
     values = values.clamp_min(0) + ridge
     root = values.sqrt()[:, None] * vectors.mT  # root' root = gram + ridge I
-    start = torch.full((len(gram),), margin, dtype=torch.float64)
-    slope = root.mT @ (root @ start) + against.double()
+    start = torch.full_like(against, margin)
+    slope = root.mT @ (root @ start) + against
     target = -(vectors.mT @ slope) / values.sqrt()
     above, _ = nnls(root.numpy(), target.numpy())
     return start + torch.from_numpy(above)

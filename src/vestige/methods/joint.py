@@ -91,5 +91,5 @@ class Joint(Learner):
     def load_method_state(self, state: dict[str, Tensor]) -> None:
         """The inverse."""
         self.allowed, self.order = state["allowed"].clone(), state["order"].clone()
-        self.generator.set_state(state["generator"])
+        self.generator.set_state(state["generator"].cpu())
         self.n, self.epoch, self.seen, self.drawn = state["place"].tolist()

@@ -132,7 +132,7 @@ class Remembering(Vanilla):
     def offer(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> None:
         """Let the stream's batch into the reservoir."""
         if self.config.fill == "reservoir":
-            generator = rng.fork(self.seed, "reservoir", self.memory.offered)
+            generator = rng.fork(self.seed, "reservoir", self.memory.offered, device="cpu")
             self.memory.offer(x, y, self.task_index, generator=generator)
 
     def remember(self, task: Task) -> None:
@@ -144,7 +144,7 @@ class Remembering(Vanilla):
         for label in classes.tolist():
             rows = (task.y == label).nonzero()[:, 0]
             view = look_at(self.net, task.x[rows], task.y[rows], self.outputs.outputs)
-            generator = rng.fork(self.seed, "sampler", task.info.index, label)
+            generator = rng.fork(self.seed, "sampler", task.info.index, label, device="cpu")
             chosen.append(rows[sampler(view, min(room[label], len(rows)), generator=generator)])
         kept = torch.cat(chosen)
         self.memory.add(task.x[kept], task.y[kept], task.info.index)

@@ -82,9 +82,9 @@ class VCLCoreset(VCL):
         if len(task.y):
             flat = task.x.flatten(1)
             view = View(flat, flat.new_zeros(len(flat)), flat.new_zeros(len(flat), 1))
-            generator = rng.fork(self.seed, "coreset", index)
+            generator = rng.fork(self.seed, "coreset", index, device="cpu")
             size = min(self.config.coreset, len(task.y) - 1)
-            self.held_back = SAMPLERS[self.config.coreset_sampler](view, size, generator=generator)
+            self.held_back = SAMPLERS[self.config.coreset_sampler](view, size, generator=generator).to(task.y.device)
             self.memory.add(task.x[self.held_back], task.y[self.held_back], index)
         super().begin_task(task)
         self.rivals[index] = self.outputs.outputs

@@ -1,4 +1,4 @@
-"""The settings of Farquhar and Gal, B.2 to B.5, by experiment and method.
+"""The settings of Farquhar and Gal, B.2 to B.5 and C.4 to C.8.1, by experiment and method.
 
     chosen = PRESETS["split-mnist"]["vcl"]
     learner = build("vcl", stream, seed=seed, preset="split-mnist")  # the same as **chosen.fields
@@ -15,6 +15,8 @@ What the paper prints and we do not take, or does not print at all:
 - samples of the posterior, in training and for a prediction: not printed; 10 and 100 are those of VCL's authors;
 - coreset size of Split MNIST: B.3 lacks the number; 40 is that of section 6.2;
 - epochs on a coreset: one full batch an epoch, so as many steps;
+- VGR's training is VCL's but for its length on Permuted MNIST and the cap of its batches (C.4, C.5); with Monte Carlo
+  dropout neither the batch (256 here) nor the width of the first fully connected layer (128) is printed;
 - EWC's batch: not printed; 256 is that of B.2. Its Fisher is a mean over 200 samples; the sum of A.1, at this learning
   rate and coefficient, diverges.
 """
@@ -50,6 +52,25 @@ def _bayesian(epochs: int, batch_size: int, hidden: tuple[int, ...], coreset: in
     return {method: Preset(epochs, batch_size, fields) for method, fields in variants.items()}
 
 
+def _replay(epochs: int, batch_size: int, hidden: tuple[int, ...], generator: str) -> dict[str, Preset]:
+    """VGR, whose training is VCL's, and its merged form (C.1), of which no number is printed."""
+    plain = _bayesian(epochs, batch_size, hidden, 0, "together")["vcl"].fields
+    fields = plain | _generated(generator)
+    return {method: Preset(epochs, batch_size, fields) for method in ("vgr", "vgr_vcl")}
+
+
+def _generated(generator: str) -> Fields:
+    """6000 samples a class (C.4, C.5)."""
+    cap = {"batch_cap": 30_000} if generator == "gan_conv" else {}  # C.5
+    return {"generator": generator, "generator_preset": "paper", "samples_per_class": 6000, **cap}
+
+
+def _dropout() -> dict[str, Preset]:
+    """C.8.1."""
+    fields: Fields = {"net": "conv", "hidden": (128,), "dropout": 0.25, "l2": 0.01, "test_samples": 100}
+    return {"vgr_mc_dropout": Preset(25, 256, fields | _generated("gan_conv"))}
+
+
 def _ewc(hidden: tuple[int, ...]) -> dict[str, Preset]:
     """EWC in the form of Huszar (2018); B.3, and "in exactly the same way" B.4."""
     fields: Fields = {"hidden": hidden, "optimizer": "sgd", "lr": 1e-2, "fisher_samples": 200, "lam": 10.0}
@@ -58,10 +79,13 @@ def _ewc(hidden: tuple[int, ...]) -> dict[str, Preset]:
 
 
 PRESETS: dict[str, dict[str, Preset]] = {
-    # B.2
-    "permuted-mnist": _bayesian(100, 256, (100, 100), 200, "together"),
-    # B.3
-    "split-mnist": _bayesian(120, WHOLE_TASK, (256, 256), 40, "together") | _ewc((256, 256)),
+    # B.2, C.4
+    "permuted-mnist": _bayesian(100, 256, (100, 100), 200, "together") | _replay(120, 256, (100, 100), "gan_dense"),
+    # B.3, C.5, C.8.1
+    "split-mnist": _bayesian(120, WHOLE_TASK, (256, 256), 40, "together")
+    | _ewc((256, 256))
+    | _replay(120, WHOLE_TASK, (256, 256), "gan_conv")
+    | _dropout(),
     # B.4
     "split-mnist-multi": _bayesian(120, WHOLE_TASK, (256, 256), 40, "per_task") | _ewc((256, 256)),
     # B.5

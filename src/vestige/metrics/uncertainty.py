@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
@@ -29,6 +29,7 @@ from vestige import checks
 
 Pairs = Literal["others", "all", "before_last"]
 THETAS = tuple(round(1 + 0.1 * i, 1) for i in range(91))
+CPU: Any = {"dtype": torch.float64, "device": "cpu"}
 
 
 def entropy(log_p: Float[Tensor, "... k"]) -> Float[Tensor, "..."]:
@@ -46,6 +47,7 @@ class Uncertainty:
 
     def update(self, log_p: Float[Tensor, "..."]) -> Self:
         """More posterior samples of the same n inputs, as log-probabilities over k classes."""
+        log_p = log_p.cpu()  # sums are in float64, which not every device has
         if log_p.ndim != 3 or 0 in log_p.shape:
             checks.refuse("log_p", "Uncertainty", "(samples, n, k), none of them zero", tuple(log_p.shape))
         if self.sum_p is not None and log_p.shape[1:] != self.sum_p.shape:
@@ -92,13 +94,13 @@ class Uncertainty:
 
     def summary(self, y: Int64[Tensor, " n"], bins: int = 10) -> dict[str, Float64[Tensor, "..."]]:
         """Means over the inputs, and how well confidence agrees with accuracy; a label of -1 is always a miss."""
-        each, (confidence, guess) = self.compute(), self.mean_p().max(1)
+        each, (confidence, guess), y = self.compute(), self.mean_p().max(1), y.cpu()
         diagram = reliability(confidence, guess == y, bins)
         return {
             "mutual_information": each["mutual"].mean(),
             "predictive_entropy": each["predictive"].mean(),
             "expected_entropy": each["expected"].mean(),
-            "ece": torch.tensor(expected_calibration_error(confidence, guess == y, bins), dtype=torch.float64),
+            "ece": torch.tensor(expected_calibration_error(confidence, guess == y, bins), **CPU),
         } | {f"reliability_{name}": value for name, value in diagram.items()}
 
     def compute(self) -> dict[str, Float64[Tensor, " n"]]:
@@ -157,10 +159,10 @@ def reliability(
     checks.whole(bins, "bins", "reliability", low=1)
     if len(confidence) == 0 or len(confidence) != len(right):
         checks.refuse("confidence", "reliability", "as long as 'right', and not empty", len(confidence))
-    place = (confidence.double() * bins).long().clamp(0, bins - 1)
-    count = torch.zeros(bins, dtype=torch.float64).index_add_(0, place, torch.ones(len(place), dtype=torch.float64))
-    total = torch.zeros(bins, dtype=torch.float64).index_add_(0, place, confidence.double())
-    hits = torch.zeros(bins, dtype=torch.float64).index_add_(0, place, right.double())
+    confidence, right = confidence.cpu().double(), right.cpu().double()
+    place, empty = (confidence * bins).long().clamp(0, bins - 1), confidence.new_zeros(bins)
+    count = empty.index_add(0, place, torch.ones_like(confidence))
+    total, hits = empty.index_add(0, place, confidence), empty.index_add(0, place, right)
     return {"confidence": total / count, "accuracy": hits / count, "count": count}
 
 

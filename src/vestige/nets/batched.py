@@ -79,7 +79,9 @@ class BatchedMLP:
         first = state[f"{prefix}w0"]
         sizes = [first.shape[1], *(state[f"{prefix}w{i}"].shape[2] for i in range(depth))]
         # Built with no members, so that nothing is drawn only to be thrown away.
-        net = cls(0, sizes, generator=torch.Generator(), activation=activation, dtype=first.dtype)
+        net = cls(
+            0, sizes, generator=torch.Generator(torch.get_default_device()), activation=activation, dtype=first.dtype
+        )
         net.members = first.shape[0]
         net.weights = [state[f"{prefix}w{i}"].clone().requires_grad_() for i in range(depth)]
         net.biases = [state[f"{prefix}b{i}"].clone().requires_grad_() for i in range(depth)]

@@ -44,8 +44,8 @@ class VAENet(nn.Module):
         super().__init__()
         self.n_codes = n_codes
         with rng.guard(seed, "init"):
-            self.encoder = _dense([n_inputs, *encoder, 2 * n_codes])
-            self.decoder = _dense([n_codes, *decoder, n_inputs])
+            self.encoder = dense([n_inputs, *encoder, 2 * n_codes])
+            self.decoder = dense([n_codes, *decoder, n_inputs])
 
     def encode(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n f"], Float[Tensor, "n f"]]:
         """Mean and log-variance of the code of each row."""
@@ -64,7 +64,7 @@ class VAENet(nn.Module):
         return self.decode(mean + noise * torch.exp(0.5 * log_var)), mean, log_var
 
 
-def _dense(widths: Sequence[int]) -> nn.Sequential:
+def dense(widths: Sequence[int]) -> nn.Sequential:
     """Dense layers with ReLU between them."""
     layers: list[nn.Module] = []
     for a, b in pairwise(widths):

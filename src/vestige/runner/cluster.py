@@ -51,18 +51,20 @@ def run(
     address: str,
     *,
     resources: Resources | None = None,
+    device: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Finished]:
     """Yield each unit's Record as it comes, from the cluster at `address`; "local" starts one on this machine.
 
-    `resources` replace what units ask for themselves. `say` hears where the units run.
+    `resources` replace what units ask for themselves. A unit computes on `device`, or on the best that it finds where
+    it runs: a GPU if it was given one. `say` hears where the units run.
     """
     ray = _ray()
     left = []
     for unit in {unit.path: unit for unit in units}.values():
         found = stored(unit)
         if found is None:
-            left.append(unit)
+            left.append(dataclasses.replace(unit, device=device))
         else:
             yield Finished(unit, found, False)
     if not left:
@@ -78,6 +80,9 @@ def run(
         waiting = {}
         for unit in left:
             need = resources or resources_of(unit)
+            if device == "cuda" and need.gpus == 0:  # Ray hides the GPUs of a machine from one that asks for none
+                need = dataclasses.replace(need, gpus=1.0)
+            _tell_of_waiting(ray, unit, need, say)
             options = {"num_cpus": need.cpus, "num_gpus": need.gpus, "max_retries": RETRIES, "name": str(unit)}
             # A path means the same to every machine only if it is absolute.
             sent = dataclasses.replace(unit, path=unit.path.resolve())
@@ -98,6 +103,13 @@ def run(
     finally:
         if ours:
             ray.shutdown()  # ends what still runs; files are written whole or not at all
+
+
+def _tell_of_waiting(ray: ModuleType, unit: Unit, need: Resources, say: Callable[[str], None] | None) -> None:
+    """Say so if no machine has now what a unit asks for: it waits for one that joins, perhaps for ever."""
+    have = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if say is not None and not any(h.get("CPU", 0) >= need.cpus and h.get("GPU", 0) >= need.gpus for h in have):
+        say(f"{unit} waits for a machine with {need.cpus:g} CPUs and {need.gpus:g} GPUs: none of the cluster has them.")
 
 
 def _work(unit: Unit) -> str:

@@ -6,6 +6,7 @@ what came after the last finished task. An interrupt finishes the write that is 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -31,20 +32,22 @@ def run(
     units: Iterable[Unit],
     *,
     workers: int = 0,
+    device: str | None = None,
     tell: Callable[[Unit], Tell] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Finished]:
     """Yield each unit's Record as it comes: finished ones first, then the others as they finish.
 
     At most `workers` processes run at once, fewer where memory does not allow it; 0 runs here, with this process's
-    threads. `tell` hears how far a unit is, `say` what a person should know: a worker that died, a bound by memory.
+    threads. Units compute on `device`, or on the best that each can use. `tell` hears how far a unit is, `say` what a
+    person should know: a worker that died, a bound by memory.
     """
     workers = checks.whole(workers, "workers", "runner.run", low=0)
     room, left = Room(workers), []
     for unit in {unit.path: unit for unit in units}.values():  # two of one place would be one run, made twice
         found = stored(unit)
         if found is None:
-            left.append(unit)
+            left.append(dataclasses.replace(unit, device=device))
         else:
             room.measured(peak_of(found))
             yield Finished(unit, found, False)

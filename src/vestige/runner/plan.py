@@ -30,6 +30,7 @@ class Unit:
     path: Path
     command: str  # the words after `vestige` that run it
     label: str = ""  # what sets it apart from the other units of its seed
+    device: str | None = dataclasses.field(default=None, compare=False)  # that it is to compute on; None: the best
     details: dict[str, Any] = dataclasses.field(
         default_factory=dict, compare=False
     )  # what its Record is to say besides

@@ -16,6 +16,7 @@ from vestige.errors import VestigeError, VestigeWarning
 from vestige.experiments import EXPERIMENTS, Tell
 from vestige.machine import PeakMemory
 from vestige.record import Record
+from vestige.runner.device import computing_on, device_of
 from vestige.runner.plan import Unit
 
 
@@ -31,7 +32,8 @@ def run_unit(unit: Unit, tell: Tell) -> Record:
             "version is installed here. Start the command again, with one version everywhere."
         )
     folder = _borders(unit)
-    with warnings.catch_warnings(), checkpoint.kept_in(folder):
+    device = device_of(unit.device, experiment.computes_on(unit.config))
+    with warnings.catch_warnings(), checkpoint.kept_in(folder), computing_on(device):
         # What a run has to say about its estimates stands in the Record; a thousand runs would bury it here.
         warnings.simplefilter("ignore", VestigeWarning)
         record = experiment.run(unit.config, unit.seed, tell)

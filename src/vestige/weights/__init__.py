@@ -1,19 +1,23 @@
-"""Weights: log weights in and out; normalise, flatten, clip, temper, smooth, diagnose, average, resample.
+"""Weights: log weights in and out; normalise, flatten, clip, temper, smooth, diagnose, average, resample, augment.
 
 `q` is the model whose samples are weighted, `p` the data that they shall stand for; a weight is r = p/q.
 """
 
+from vestige.weights.augment import Augmented, Batch, augment, weighted_loss
 from vestige.weights.diagnosis import Diagnosis, Limits, diagnose, ess, max_share, mean_weight
 from vestige.weights.expectation import Expectation, expectation, resample
 from vestige.weights.pareto import Smoothed, pareto_smooth, tail_index
 from vestige.weights.transforms import Tempered, clip, flatten, from_log_ratio, self_normalise, temper
 
 __all__ = [
+    "Augmented",
+    "Batch",
     "Diagnosis",
     "Expectation",
     "Limits",
     "Smoothed",
     "Tempered",
+    "augment",
     "clip",
     "diagnose",
     "ess",
@@ -27,4 +31,5 @@ __all__ = [
     "self_normalise",
     "tail_index",
     "temper",
+    "weighted_loss",
 ]

@@ -1,0 +1,247 @@
+"""CDRE Fig. 3 and 6 (measures of GANs as classes go by), 4 and 7 (their samples); and whether the measures agree.
+
+Fig. 3 and 4 are Fashion-MNIST, 6 and 7 MNIST; curves and pictures without numbers. The text (section 4.2) finds a
+consensus that f-GAN-rvKL is worst throughout on Fashion-MNIST, and that WGAN and WGAN-GP visibly lose fidelity as they
+learn more. Whether FID, KID and the divergences agree it leaves to the eye; `beyond-matrix-images` asks for their rank
+correlation. All read the same Records (`cdre_generator_runs`, with every deviation). A curve is the mean over the
+classes learnt so far; a class that the chain refused is left out of it, and how many were is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, median
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from vestige.experiments.cdre_generator_runs import GANS, PAPER_SIZE, ROWS, SMOKE, Config, GeneratorRuns, by_row
+from vestige.experiments.experiment import Line, Verdict, line
+from vestige.experiments.rwalk_runs import judged
+from vestige.generation import DIVERGENCES, agreement, forgetting, intransigence, rank_correlation
+from vestige.generators.pictures import grid, unpack
+from vestige.record import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEASURES = ("fid", "kid", *DIVERGENCES)
+WORST = "f-GAN-rvKL"  # as published, for Fashion-MNIST
+LOSING = ("WGAN", "WGAN-GP")
+EARLY = 3  # tasks after which samples still look well, against all of them
+ALIKE, RANKED = 0.3, 0.5  # Kendall's tau that counts as agreement, over cells and over generators
+NAMES = {"fid": "FID", "kid": "KID", "labels": "label accuracy (%)", "hellinger2": "squared Hellinger"}
+
+
+def means(record: Record, name: str) -> Float64[Tensor, " t"]:
+    """By step, the mean over the classes learnt so far of what was measured."""
+    return record.matrices[name].nanmean(1)
+
+
+def last(record: Record, name: str) -> float:
+    """The mean over classes after the last; NaN if training ended before."""
+    return float(means(record, name)[-1])
+
+
+def word(name: str) -> str:
+    """As a reader calls it."""
+    return NAMES.get(name, name.replace("_", " "))
+
+
+def refused(record: Record) -> float:
+    """The share of cells that the chain refused."""
+    said = list(record.details["verdicts"].values())
+    return said.count("refused") / len(said) if said else math.nan
+
+
+class Measured(GeneratorRuns):
+    """FID, KID and f-divergences of every generator as classes go by."""
+
+    rule = (
+        f"Three claims, for the five GANs after the last class: {WORST} has the largest FID; the largest KID; the "
+        "largest Jensen-Shannon divergence by the chain (means over classes). All: reproduced; two: partly; else not. "
+        "With fewer than five GANs it is not judged."
+    )
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """The end of every curve, pooled FID and label accuracy beside it, F and I, and FID class by class."""
+        out = []
+        for row, runs in by_row(records).items():
+            out += [line(row, f"{word(name)}, mean over classes", [last(r, name) for r in runs]) for name in MEASURES]
+            out += [line(row, "FID, pooled", [float(r.values["fid.pooled"][-1]) for r in runs])]
+            out += [line(row, word("labels"), [last(r, "labels") for r in runs], scale=100)]
+            for name in ("fid", "js", "labels"):
+                scale = 100 if name == "labels" else 1
+                out += [line(row, f"F, {word(name)}", [forgetting(r, name) for r in runs], scale=scale)]
+                out += [line(row, f"I, {word(name)}", [intransigence(r, name) for r in runs], scale=scale)]
+            out += [line(row, "refused by the chain (%)", [refused(r) for r in runs], scale=100)]
+            for j, task in enumerate(runs[0].task_names):
+                out += [line(row, f"FID, class {task}", [float(r.matrices["fid"][-1, j]) for r in runs])]
+        return out
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The claims of `rule`."""
+        found = by_row(records)
+        if not set(GANS) <= set(found):
+            return Verdict("not judged", f"Only {', '.join(found) or 'nothing'} has been run.")
+        claims = {}
+        for name in ("fid", "kid", "js"):
+            ends = {row: fmean(last(r, name) for r in found[row]) for row in GANS}
+            ends = {row: math.inf if math.isnan(end) else end for row, end in ends.items()}  # diverged: no worse end
+            worst = max(ends, key=lambda row: ends[row])
+            claims[f"by {word(name)} the worst is {WORST} (it is {worst})"] = worst == WORST
+        return judged(claims)
+
+    def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
+        """A curve a generator for every measure, pooled FID and label accuracy among them."""
+        from vestige.drawing import curves
+
+        drawn, found = {}, by_row(records)
+        steps = [str(t + 1) for t in range(len(records[0].task_names))]
+        for name in (*MEASURES, "labels"):
+            scale = 100 if name == "labels" else 1
+            series = {row: scale * torch.stack([means(r, name) for r in runs]).mean(0) for row, runs in found.items()}
+            drawn[name] = curves(series, steps, title=self.item, x_label="classes learnt", y_label=word(name))
+        pooled = {row: torch.stack([r.values["fid.pooled"] for r in runs]).mean(0) for row, runs in found.items()}
+        drawn["fid-pooled"] = curves(pooled, steps, title=self.item, x_label="classes learnt", y_label="pooled FID")
+        return drawn
+
+
+class Shown(GeneratorRuns):
+    """Samples of every generator after each class."""
+
+    rule = (
+        f"Two claims: the label accuracy of WGAN, and that of WGAN-GP, is lower after the last class than after "
+        f"{EARLY}. Both: reproduced; one: partly; none: not. Fidelity is judged by the classifier that reads the "
+        "labels, since eyes cannot be run."
+    )
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """Label accuracy early and late."""
+        out = []
+        for row, runs in by_row(records).items():
+            for t in (min(EARLY, len(runs[0].task_names)), len(runs[0].task_names)):
+                values = [float(means(r, "labels")[t - 1]) for r in runs]
+                out += [line(row, f"label accuracy after {t} classes (%)", values, scale=100)]
+        return out
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The claims of `rule`."""
+        found = by_row(records)
+        if not set(LOSING) <= set(found) or len(records[0].task_names) <= EARLY:
+            return Verdict("not judged", f"Only {', '.join(found) or 'nothing'} has been run, or too few classes.")
+        claims = {}
+        for row in LOSING:
+            early, late = (fmean(float(means(r, "labels")[t]) for r in found[row]) for t in (EARLY - 1, -1))
+            claims[f"{row} falls ({100 * early:.0f} % to {100 * late:.0f} %)"] = late < early
+        return judged(claims)
+
+    def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
+        """A grid a generator: row t has one sample of each class after t of them, as the paper shows it."""
+        drawn = {}
+        for row, runs in by_row(records).items():
+            pictures = [unpack(packed) for packed in runs[0].details["pictures"]]
+            if pictures:
+                wide = max(map(len, pictures))
+                blank = [x.new_ones(wide - len(x), *x.shape[1:]) for x in pictures]
+                image = torch.cat([part for x, white in zip(pictures, blank, strict=True) for part in (x, white)])
+                names = [str(t + 1) for t in range(len(pictures))]
+                drawn[row.lower()] = grid(image, columns=wide, rows=names, title=f"{self.item}: {row}")
+        return drawn
+
+
+class CDREFig3(Measured):
+    """CDRE Fig. 3: GANs on Fashion-MNIST by FID, KID and f-divergences."""
+
+    name, item = "cdre-fig3", "CDRE Fig. 3"
+    presets: ClassVar[Mapping[str, Config]] = {"smoke": SMOKE, "laptop": Config(), "paper": PAPER_SIZE}
+
+
+class CDREFig4(Shown):
+    """CDRE Fig. 4: their samples."""
+
+    name, item = "cdre-fig4", "CDRE Fig. 4"
+    presets: ClassVar[Mapping[str, Config]] = CDREFig3.presets
+
+
+class CDREFig6(Measured):
+    """CDRE Fig. 6: GANs on MNIST by FID, KID and f-divergences; the text makes no claim of its own."""
+
+    name, item = "cdre-fig6", "CDRE Fig. 6"
+    presets: ClassVar[Mapping[str, Config]] = {
+        "smoke": SMOKE,
+        "laptop": Config(data="mnist"),
+        "paper": replace(PAPER_SIZE, data="mnist"),
+    }
+
+
+class CDREFig7(Shown):
+    """CDRE Fig. 7: their samples."""
+
+    name, item = "cdre-fig7", "CDRE Fig. 7"
+    presets: ClassVar[Mapping[str, Config]] = CDREFig6.presets
+
+
+class BeyondMatrixImages(GeneratorRuns):
+    """Beyond the papers: does a chain without data rank image generators as held-out data does?"""
+
+    name, item = "beyond-matrix-images", "Agreement of the two views on images"
+    rule = (
+        f"Two claims on each data set: Kendall's tau between FID and Jensen-Shannon divergence over steps and classes "
+        f"is at least {ALIKE:g} in the median over generators; the same over generators, of their means after the last "
+        f"class, is at least {RANKED:g}. All: reproduced; at least half: partly; else not."
+    )
+    presets: ClassVar[Mapping[str, Config]] = {
+        "smoke": replace(SMOKE, tasks=3),
+        "laptop": Config(data=""),
+        "paper": replace(PAPER_SIZE, data=""),
+    }
+    sets: ClassVar[tuple[str, ...]] = ("fashion_mnist", "mnist")
+
+    def arms(self, config: Config) -> Sequence[Config]:
+        """Both data sets where none is named."""
+        named = [config] if config.data else [replace(config, data=name) for name in self.sets]
+        return [arm for own in named for arm in super(BeyondMatrixImages, self).arms(own)]
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """Tau of every generator over steps and classes, and of all generators over their ends, seed by seed."""
+        out = []
+        for name in dict.fromkeys(r.config["data"] for r in records):
+            for row, runs in by_row(records, name).items():
+                for a, b in (("fid", "js"), ("fid", "kl"), ("kid", "js"), ("labels", "js")):
+                    values = [agreement(r, a, b) for r in runs]
+                    out += [line(f"{name}, {row}", f"tau of {word(a)} and {word(b)}, steps and classes", values)]
+                for view in ("fid", "js"):
+                    out += [line(f"{name}, {row}", f"F, {word(view)}", [forgetting(r, view) for r in runs])]
+            for a in ("fid", "labels"):
+                out += [line(name, f"tau of {word(a)} and js, generators", over_generators(records, name, a))]
+        return out
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The claims of `rule`."""
+        claims = {}
+        for name in dict.fromkeys(r.config["data"] for r in records):
+            found = by_row(records, name)
+            if set(found) != set(ROWS):
+                return Verdict("not judged", f"On {name} only {', '.join(found)} has been run.")
+            cells = [fmean(agreement(r, "fid", "js") for r in runs) for runs in found.values()]
+            cells = [tau for tau in cells if not math.isnan(tau)]
+            ranks = [tau for tau in over_generators(records, name, "fid") if not math.isnan(tau)]
+            middle, order = median(cells or [math.nan]), fmean(ranks) if ranks else math.nan
+            claims[f"{name}: over steps and classes tau is at least {ALIKE:g} (it is {middle:.2f})"] = middle >= ALIKE
+            claims[f"{name}: over generators tau is at least {RANKED:g} (it is {order:.2f})"] = order >= RANKED
+        return judged(claims)
+
+
+def over_generators(records: Sequence[Record], name: str, view: str) -> list[float]:
+    """For each seed, Kendall's tau over generators between `view` and js, means over classes after the last."""
+    out = []
+    for seed in sorted({r.seed for r in records}):
+        runs = [r for found in by_row(records, name).values() for r in found if r.seed == seed]
+        ends = [torch.tensor([last(r, which) for r in runs], dtype=torch.float64) for which in (view, "js")]
+        out.append((-1 if view == "labels" else 1) * rank_correlation(*ends))
+    return out

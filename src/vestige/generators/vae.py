@@ -1,0 +1,216 @@
+"""VAE: a conditional variational auto-encoder, trained condition after condition on its own samples of earlier ones.
+
+Loss of one row: -E_q(z|x) log p(x|z, c) + KL(q(z|x) || N(0, I)), one draw of z by reparametrisation (Kingma and
+Welling 2014; CDRE App. A.1 uses the like for features). The decoder hears of the condition by gates, see
+`nets.gated_vae`; the encoder does not, so `encode` needs none.
+
+`likelihood`: "bernoulli" for pixels in [0, 1], whose grey values stand for probabilities, as is the custom: a sample
+is the decoder's mean, not a draw of black and white. "gaussian" for tables and whatever has no bounds: columns are
+centred and scaled by the first data seen, a constant one by 1, and the noise has one variance a column, learnt and
+never below `least` of its scale; a sample includes the noise.
+
+Each fit goes on from the weights of the one before with a fresh Adam whose rate falls to zero along a cosine.
+
+Of the rows that the generator draws for its own replay the codes are known. With `pairs` these rows need no inference,
+and their loss is -log p(x|z, c) - log q(z|x) at the very code: the decoder is held to what it drew from it (replay
+alignment, Wu et al. 2018), the encoder to find it again (the sleep phase of Hinton et al. 1995). Without, or where
+replay is given as samples, they are inferred like real ones, and each round of that blurs them a little more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Generator as Noise
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vestige import checks, rng
+from vestige.checks import ArrayLike
+from vestige.errors import NotEstimable
+from vestige.features.rows import admit, numbers
+from vestige.generators.base import Generator
+from vestige.generators.source import Draw, Source, Tell
+from vestige.nets.gated_vae import GatedVAENet
+from vestige.nets.vae import gaussian_kl
+
+LIKELIHOODS = ("bernoulli", "gaussian")
+STRETCHES = 50  # points of a training curve
+
+
+class Scale(nn.Module):
+    """Columns as the network sees them, and the variance of the noise there."""
+
+    def __init__(self, n_columns: int, noise: float) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(n_columns))
+        self.register_buffer("deviation", torch.ones(n_columns))
+        self.log_variance = nn.Parameter(torch.full((n_columns,), math.log(noise)))
+
+    def learn(self, x: Float[Tensor, "n d"]) -> None:
+        """Centre and deviation of every column; a constant one keeps its own unit."""
+        deviation, mean = torch.std_mean(x.double(), 0, correction=0)
+        self.get_buffer("mean").copy_(mean)
+        self.get_buffer("deviation").copy_(torch.where(deviation > 0, deviation, 1.0))
+
+    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Centred and scaled."""
+        return (x - self.get_buffer("mean")) / self.get_buffer("deviation")
+
+    def back(self, z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The columns' own units again."""
+        return z * self.get_buffer("deviation") + self.get_buffer("mean")
+
+
+def gaussian_columns_nll(
+    x: Float[Tensor, "n d"], mean: Float[Tensor, "n d"], variance: Float[Tensor, "... d"]
+) -> Float[Tensor, " n"]:
+    """-log N(x; mean, diag(variance)) of each row."""
+    return 0.5 * ((x - mean).square() / variance + variance.log() + math.log(2 * math.pi)).sum(1)
+
+
+@dataclass(eq=False)
+class VAE(Generator):
+    """Codes from N(0, I), decoded by the units of the condition asked for."""
+
+    name: ClassVar[str] = "vae"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "small": {},
+        # the widths of CDRE App. A.1, the decoder wider as half of it is switched off
+        "paper": {"codes": 64, "encoder": (512, 256), "decoder": (512, 512), "steps": 10_000, "lr": 1e-3},
+    }
+
+    likelihood: str = "bernoulli"
+    codes: int = 16
+    encoder: tuple[int, ...] = (256,)
+    decoder: tuple[int, ...] = (256, 256)
+    pairs: bool = True  # whether its own replay comes with the codes that it was drawn from
+    fresh: float | None = 0.5  # share of real rows beside replayed ones; None: each condition has the same
+    keep: float = 0.5  # share of the decoder's units that work for a condition
+    steps: int = 1200  # of each fit
+    batch: int = 64
+    lr: float = 5e-3
+    noise: float = 0.1  # variance that the noise begins with, in units of a column's own; more, and no code is learnt
+    least: float = 1e-3  # smallest variance of the noise, in units of a column's own
+
+    def check(self) -> None:
+        """Refuse settings that cannot be used."""
+        checks.one_of(self.likelihood, LIKELIHOODS, "likelihood", "VAE")
+        for name in ("codes", "steps", "batch"):
+            checks.whole(getattr(self, name), name, "VAE", low=1)
+        for name in ("encoder", "decoder"):
+            widths = getattr(self, name)
+            if not widths:
+                checks.refuse(name, "VAE", "at least one hidden layer", "none")
+            for width in widths:
+                checks.whole(width, name, "VAE", low=1)
+        if self.fresh is not None:
+            checks.number(self.fresh, "fresh", "VAE", low=0, open_low=True, high=1, open_high=True)
+        checks.number(self.keep, "keep", "VAE", low=0, open_low=True, high=1)
+        checks.number(self.lr, "lr", "VAE", low=0, open_low=True, high=math.inf, open_high=True)
+        for name in ("noise", "least"):
+            checks.number(getattr(self, name), name, "VAE", low=0, open_low=True, high=math.inf, open_high=True)
+
+    def encode(self, x: ArrayLike) -> Float[Tensor, "n f"]:
+        """The mean of the code of each sample, whatever its condition."""
+        rows = numbers(admit(x, "x", "VAE.encode", self.shape), torch.float32)
+        with torch.no_grad():
+            return self.net_.encode(self.scale_(rows))[0]
+
+    def _build(self, seed: int) -> None:
+        columns = math.prod(self.shape)
+        widths = (self.encoder, self.decoder)
+        self.net_ = GatedVAENet(columns, self.codes, self.conditions, *widths, keep=self.keep, seed=seed)
+        self.scale_ = Scale(columns, self.noise)
+
+    def _nets(self) -> dict[str, nn.Module]:
+        return {"net": self.net_, "scale": self.scale_}
+
+    def _variance(self) -> Float[Tensor, " d"]:
+        return self.least + self.scale_.log_variance.exp()
+
+    def _draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
+        return self._decode(torch.randn(len(conditions), self.codes, generator=noise), conditions, noise)
+
+    def _decode(self, z: Float[Tensor, "n f"], conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
+        """Samples from codes."""
+        decoded = self.net_.decode(z, conditions)
+        if self.likelihood == "bernoulli":
+            return decoded.sigmoid()
+        return self.scale_.back(decoded + self._variance().sqrt() * torch.randn(decoded.shape, generator=noise))
+
+    def _terms(
+        self,
+        x: Float[Tensor, "n d"],
+        conditions: Int64[Tensor, " n"],
+        codes: Float[Tensor, "n f"],
+        noise: Float[Tensor, "n f"],
+    ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+        """-log p(x|z, c) of each row and, in nats, what its code costs.
+
+        That is KL(q(z|x) || N(0, I)), z drawn from q with `noise`, where `codes` are NaN; -log q(z|x) where they are z.
+        """
+        x, known = self.scale_(x), codes[:, 0].isfinite()
+        mean, log_var = self.net_.encode(x)
+        z = torch.where(known[:, None], codes, mean + noise * torch.exp(0.5 * log_var))
+        nothing = torch.zeros_like(mean)
+        inferred = gaussian_kl(mean, log_var, nothing, nothing)
+        cost = torch.where(known, gaussian_columns_nll(z.detach(), mean, log_var.exp()), inferred)
+        decoded = self.net_.decode(z, conditions)
+        if self.likelihood == "bernoulli":
+            return functional.binary_cross_entropy_with_logits(decoded, x, reduction="none").sum(1), cost
+        return gaussian_columns_nll(x, decoded, self._variance()), cost
+
+    def _paired(self, source: Source) -> Source:
+        """The source with codes behind the columns of each row: NaN where nobody knows them."""
+        old = self.copy()
+
+        @torch.no_grad()
+        def draw(conditions: Tensor, noise: Noise) -> Tensor:
+            z = torch.randn(len(conditions), self.codes, generator=noise)
+            rows = old._decode(z, conditions, noise)
+            return torch.cat([rows, z], 1) if self.pairs else unknown(rows)
+
+        def unknown(rows: Tensor) -> Tensor:
+            return functional.pad(rows, (0, self.codes), value=math.nan)
+
+        replay: Draw | Mapping[int, Tensor] = draw
+        if isinstance(source.replay, Mapping):
+            replay = {c: unknown(rows) for c, rows in source.replay.items()}
+        conditions = torch.cat([torch.full((len(rows),), c) for c, rows in source.real.items()])
+        return Source(unknown(torch.cat(list(source.real.values()))), conditions, source.earlier, replay, self.fresh)
+
+    def _fit(self, source: Source, seed: int, tell: Tell) -> dict[str, Any]:
+        if self.likelihood == "bernoulli":
+            source.must_be_pixels("VAE.fit")
+        elif not self.known_:
+            self.scale_.learn(torch.cat(list(source.real.values())))
+        trained = [*self.net_.parameters(), *self.scale_.parameters()]
+        optimizer = torch.optim.Adam(trained, lr=self.lr, fused=True)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.steps)
+        noise, columns = rng.fork(seed, "codes"), math.prod(self.shape)
+        terms = torch.empty(self.steps, 2, dtype=torch.float64)
+        dealt = self._paired(source).batches(self.batch, self.steps, rng.fork(seed, "batches"))
+        for step, (rows, conditions) in enumerate(dealt):
+            x, codes = rows[:, :columns], rows[:, columns:]
+            nll, cost = self._terms(x, conditions, codes, torch.randn(codes.shape, generator=noise))
+            optimizer.zero_grad()
+            (nll + cost).mean().backward()
+            optimizer.step()
+            schedule.step()
+            terms[step, 0], terms[step, 1] = nll.detach().mean(), cost.detach().mean()
+            if step % STRETCHES == 0:
+                tell(step / self.steps, f"step {step} of {self.steps}")
+        if not bool(terms.isfinite().all()):
+            first = int((~terms.isfinite().all(1)).nonzero()[0])
+            raise NotEstimable(
+                f"The training of vae diverged at step {first + 1}. A smaller 'lr' than {self.lr:g} helps."
+            )
+        parts = terms.tensor_split(min(STRETCHES, self.steps))
+        curves = torch.stack([part.mean(0) for part in parts]).T
+        return {"steps": self.steps, "curves": {"nll": curves[0].tolist(), "code": curves[1].tolist()}}

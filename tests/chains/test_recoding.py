@@ -1,0 +1,73 @@
+"""A feature map that changes between steps: stand-ins encoded anew give the answer, stale codes a drift of the map."""
+
+import pytest
+import torch
+
+from vestige.chains import Chain
+from vestige.chains.recoding import encode_anew
+from vestige.errors import InputError
+
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+TURN = torch.tensor([[0.0, -2.0], [2.0, 0.0]], dtype=torch.float64)  # a quarter turn, twice as large
+N = 1500
+
+
+def normal(seed, shift=0.0, n=N):
+    return shift + torch.randn(n, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def later(x):
+    """The map at the second step; no divergence changes under it."""
+    return x @ TURN + 3
+
+
+def begun(strategy="anchored", n=N):
+    chain = Chain(strategy, names=("kl",), estimator="quadratic" if strategy == "anchored" else None)
+    chain.step({"a": normal(0, n=n)}, {"a": normal(1, 0.3, n=n)})
+    return chain
+
+
+def kl(chain):
+    return float(chain.divergences(["kl"]).iloc[0]["value"])
+
+
+def test_codes_of_the_newest_map_give_the_same_divergence():
+    """KL of N(0, I) from N((0.6, 0.6), I) is 0.36 under either map."""
+    fresh, stale, as_was = begun(), begun(), begun()
+    encode_anew(fresh, {"a": later(normal(1, 0.3))})
+    for chain, code in ((fresh, later), (stale, later), (as_was, lambda x: x)):
+        chain.step(None, {"a": code(normal(2, 0.6))})
+    assert kl(as_was) == pytest.approx(0.36, abs=0.06)
+    assert kl(fresh) == pytest.approx(kl(as_was), abs=0.01)
+    assert kl(stale) > 3
+
+
+def test_weights_stay_and_samples_are_the_new_codes():
+    chain = begun()
+    _, before = chain.stand_in("a")
+    codes = later(normal(1, 0.3))
+    encode_anew(chain, {"a": codes})
+    samples, weights = chain.stand_in("a")
+    assert torch.equal(samples, codes)
+    assert torch.equal(weights, before)
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing():
+    chain = begun()
+    before = chain.stand_in("a")[0]
+    for bad, match in (
+        ({}, "given for every known task"),
+        ({"a": before, "b": before}, "given for every known task"),
+        ({"a": before[:-1]}, f"the {N} samples"),
+        ({"a": before[:, :1]}, "wide"),
+        ({"a": before / 0}, "finite"),
+    ):
+        with pytest.raises(InputError, match=match):
+            encode_anew(chain, bad)
+    assert torch.equal(chain.stand_in("a")[0], before)
+    with pytest.raises(InputError, match="there is none"):
+        encode_anew(Chain(), {})
+    for strategy in ("keyframe", "every-step"):
+        other = begun(strategy, n=200)
+        with pytest.raises(InputError, match="'strategy' of"):
+            encode_anew(other, {"a": before[:200]})
