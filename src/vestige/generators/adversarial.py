@@ -5,7 +5,8 @@ trained on each task in turn. A subclass says in a few lines what the critic and
 
 What neither says, and stands so here: both optimisers begin afresh with each fit; the generator that a fit leaves is
 a running average over its steps (`average`; 0 leaves the last; see `players`); `betas` are (0.5, 0.99). The preset
-"paper" has the networks, rates, batches and epochs of App. A.3. "small", whose values are the defaults, has dense
+"paper" has the networks, rates, batches and epochs of App. A.3; beyond it the Wasserstein GANs have their authors' five
+steps of the critic, and the f-GANs keep the safeguards of `fgan`. "small", whose values are the defaults, has dense
 networks that learn ten classes, one after another, in a minute on one core. There the generator's gates and the
 critic's projection make them keep which sample belongs to which condition.
 """
@@ -145,7 +146,7 @@ class Adversarial(Generator):
 
     def _fit(self, source: Source, seed: int, tell: Tell) -> dict[str, Any]:
         if self.bounded:
-            _in_unit(source, f"{type(self).__name__}.fit")
+            source.must_be_pixels(f"{type(self).__name__}.fit")
         steps = self.steps or max(source.steps(self.epochs, self.batch) // self.critic_steps, 1)
         batches = source.batches(self.batch, steps * self.critic_steps, rng.fork(seed, "batches"))
         noise, averaged = rng.fork(seed, "codes"), copy.deepcopy(self.generator_)
@@ -186,10 +187,3 @@ class Adversarial(Generator):
                 f"The training of {self.name} diverged at step {int(bad[0]) + 1}. "
                 "A smaller 'lr' and 'critic_lr', or a 'gradient_clip', help."
             )
-
-
-def _in_unit(source: Source, owner: str) -> None:
-    for rows in source.held():
-        low, high = float(rows.min()), float(rows.max())
-        if low < 0 or high > 1:
-            checks.refuse("x", owner, "in [0, 1] where samples are bounded", f"values from {low:.4g} to {high:.4g}")

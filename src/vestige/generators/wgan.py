@@ -2,7 +2,8 @@
 
 Arjovsky, Chintala and Bottou 2017, Algorithm 1: the critic maximises E_p[D] - E_q[D] (their Eq. 3, one condition at a
 time) and each of its weights is clipped to [-clip, clip] after each step; the generator maximises E_q[D]. Adam instead
-of RMSProp, as CDRE App. A.3 has it.
+of RMSProp, as CDRE App. A.3 has it. Their bound of 0.01 and five steps of the critic for one of the generator are in
+the preset "paper"; the small networks have one step and a wider bound.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ class WGAN(Adversarial):
     """Wasserstein GAN with clipped weights."""
 
     name: ClassVar[str] = "wgan"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"small": {}, "paper": PAPER | {"critic_steps": 5}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"small": {}, "paper": PAPER | {"critic_steps": 5, "clip": 0.01}}
 
-    clip: float = 0.01
+    clip: float = 0.05
+    critic_lr: float = 1e-3
 
     def check(self) -> None:
         """Refuse settings that cannot be used."""
