@@ -2,6 +2,7 @@
 
 `log` names a file to which every unit that is run, and does not merely lie there, adds its id, the task that it trains
 and its process.
+`gate` names a file without which no unit trains beyond its first batches.
 `die` names a file: where it is absent a unit makes it and kills its own process, as the kernel does when memory is
 short; "always" does so whenever it is run.
 """
@@ -9,6 +10,7 @@ short; "always" does so whenever it is run.
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -30,6 +32,7 @@ class Config:
     epochs: int = 2
     validate: bool = False
     log: str = ""
+    gate: str = ""
     die: str = ""
     fail: str = ""
 
@@ -59,6 +62,9 @@ class Border(Experiment[Config]):
             if config.log:
                 with Path(config.log).open("a") as log:
                     log.write(f"{self.unit_id(config, seed)} {p.task} {os.getpid()}\n")
+            patience = time.monotonic() + 300
+            while config.gate and not Path(config.gate).exists() and time.monotonic() < patience:
+                time.sleep(0.02)
             tell(p.done / p.total, f"task {p.task + 1}")
 
         options = {"seed": seed, "epochs": config.epochs, "batch_size": 16}

@@ -24,7 +24,7 @@ from vestige.runner import cluster
 from vestige.runner.unit import silent
 
 torch.set_num_threads(1)
-FIELDS = {"methods": ["vanilla", "ewc_pp_s"], "epochs": 60}
+FIELDS = {"methods": ["vanilla", "ewc_pp_s"], "epochs": 10}
 # One worker a machine, and none of the services that this test has no use for: each is a Python that imports Ray.
 MACHINE = {
     "num_cpus": 1,
@@ -43,6 +43,14 @@ def essence(record):
 
 def machines():
     return sum(node["Alive"] for node in ray.nodes())
+
+
+def left(patience=60):
+    """Machines that are there once Ray has noticed the loss, of which its workers hear before it does itself."""
+    end = time.monotonic() + patience
+    while machines() > 1 and time.monotonic() < end:
+        time.sleep(0.2)
+    return machines()
 
 
 def tried(start, times=3):
@@ -64,24 +72,38 @@ def processes(log):
     return found
 
 
-def lose(nodes, machine, log):
-    """`machine`, as soon as both have a unit under way."""
-    while len(set().union(*processes(log).values())) < 2:
+def alive(process):
+    """Whether a process runs; one that has ended and waits to be noticed does not."""
+    try:
+        os.kill(int(process), 0)
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def lose(nodes, machine, log, gate):
+    """`machine`, as soon as both have a unit under way; no unit goes on before the lost one's process is dead."""
+    workers = set()
+    while len(workers) < 2:
         time.sleep(0.02)
+        workers = set().union(*processes(log).values())
     nodes.remove_node(machine, allow_graceful=False)
+    while all(map(alive, workers)):
+        time.sleep(0.02)
+    gate.touch()
 
 
 def main(folder):
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # Ray's workers import `border` by its name
-    log = Path(folder) / "log"
-    asked = {"seeds": 2, "overrides": FIELDS | {"log": str(log)}}
+    log, gate = Path(folder) / "log", Path(folder) / "gate"
+    asked = {"seeds": 2, "overrides": FIELDS | {"log": str(log), "gate": str(gate)}}
     nodes = tried(lambda: Cluster(initialize_head=True, head_node_args=MACHINE))
     second = tried(lambda: nodes.add_node(**MACHINE))
     ray.init(address=nodes.address, log_to_driver=False)
     seen = {"machines": [machines()], "differ": []}
-    threading.Thread(target=lose, args=(nodes, second, log), daemon=True).start()
+    threading.Thread(target=lose, args=(nodes, second, log, gate), daemon=True).start()
     there = {f.unit.path.name: f.record for f in cluster.run(runner.plan("border", f"{folder}/ray", **asked), "ours")}
-    seen["machines"].append(machines())
+    seen["machines"].append(left())
     seen["again"] = [f.fresh for f in cluster.run(runner.plan("border", f"{folder}/ray", **asked), "ours")]
     ray.shutdown()
     nodes.shutdown()
