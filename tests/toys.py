@@ -49,3 +49,15 @@ class Means(Generator):
 
     def _nets(self):
         return {"net": self.net}
+
+
+def at_second_task(learner, stream):
+    """`learner` after one batch of the first task, about to train on the second; that task, and those to come."""
+    passing = iter(stream)
+    first = next(passing)
+    learner.begin_task(first)
+    learner.observe(first.x, first.y)
+    learner.end_task(first)
+    second = next(passing)
+    learner.begin_task(second)
+    return learner, second, passing

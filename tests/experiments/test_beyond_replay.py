@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from toys import blobs
+from toys import at_second_task, blobs
 from vestige import data, runner
 from vestige.data.split import split
 from vestige.experiments import EXPERIMENTS
@@ -63,14 +63,7 @@ def test_every_data_set_and_generator_has_a_unit():
 
 def after_one_task(row, study, config=TINY):
     stream = split(blobs(n_classes=4), 2)
-    learner, passing = learner_of(config, row, stream, 0, study), iter(stream)
-    task = next(passing)
-    learner.begin_task(task)
-    learner.observe(task.x, task.y)
-    learner.end_task(task)
-    second = next(passing)
-    learner.begin_task(second)
-    return learner, second, passing
+    return at_second_task(learner_of(config, row, stream, 0, study), stream)
 
 
 def test_rows_that_teach_the_same_share_the_fit_and_no_other():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import toys
 from toys import blobs
 from vestige import protocol
 from vestige.data.split import permuted, split
@@ -21,16 +22,8 @@ def tasks(**options):
 
 
 def at_second_task(**fields):
-    """A learner that has seen the first task and is about to train on the second, and that task."""
     stream = tasks()
-    learner, passing = build("dgr", stream, **FIELDS | fields), iter(stream)
-    first = next(passing)
-    learner.begin_task(first)
-    learner.observe(first.x, first.y)
-    learner.end_task(first)
-    second = next(passing)
-    learner.begin_task(second)
-    return learner, second, passing
+    return toys.at_second_task(build("dgr", stream, **FIELDS | fields), stream)
 
 
 def test_the_mixture_is_eq_1_and_without_a_share_every_row_counts_the_same():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import toys
 from toys import blobs
 from vestige.data.split import split
 from vestige.errors import InputError
@@ -22,14 +23,7 @@ def tasks():
 
 def at_second_task(**fields):
     stream = tasks()
-    learner, passing = build("weighted_replay", stream, **FIELDS | fields), iter(stream)
-    first = next(passing)
-    learner.begin_task(first)
-    learner.observe(first.x, first.y)
-    learner.end_task(first)
-    second = next(passing)
-    learner.begin_task(second)
-    return learner, second, passing
+    return toys.at_second_task(build("weighted_replay", stream, **FIELDS | fields), stream)
 
 
 def test_weights_enter_the_replayed_part_of_the_loss_alone():

@@ -8,6 +8,7 @@ back into the kind that `x` was: numpy array, torch tensor, list, or pandas obje
 
 from vestige.checks.arrays import labels, matrix, pair, samples, vector, weights
 from vestige.checks.kinds import ArrayLike, Kind
+from vestige.checks.options import options
 from vestige.checks.refusal import refuse
 from vestige.checks.scalars import number, one_of, whole
 
@@ -18,6 +19,7 @@ __all__ = [
     "matrix",
     "number",
     "one_of",
+    "options",
     "pair",
     "refuse",
     "samples",

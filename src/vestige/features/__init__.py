@@ -1,10 +1,9 @@
 """Feature maps: samples in, the features out in which ratios and distances are taken."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
-from vestige.checks import one_of
+from vestige import checks
 from vestige.features.base import FeatureMap
 from vestige.features.cache import Cached
 from vestige.features.classifier import Classifier
@@ -28,14 +27,8 @@ FEATURES: dict[str, type[FeatureMap]] = {
 
 def build(name: str, *, preset: str | None = None, **options: Any) -> FeatureMap:  # noqa: ANN401 - the map's own
     """The map called `name`; `options` are its fields, `preset` a named set of them."""
-    kind = FEATURES[one_of(name, FEATURES, "name", "features.build")]
-    if preset is not None:
-        options = kind.presets[one_of(preset, kind.presets, "preset", f"features '{name}'")] | options
-    fields = [f.name for f in dataclasses.fields(kind)]
-    for option in options:
-        one_of(option, fields, "options", f"features '{name}'")
-    # JSON and command lines have no tuples
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
+    kind = FEATURES[checks.one_of(name, FEATURES, "name", "features.build")]
+    return kind(**checks.options(kind, preset, options, f"features '{name}'"))
 
 
 def load(path: str | Path) -> FeatureMap:

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from vestige import checks, store
 from vestige.checks import ArrayLike, Kind
-from vestige.errors import InputError, NotFitted, StoreError
+from vestige.errors import NotFitted, StoreError
 from vestige.features.rows import Groups, Part, Rows, admit, gather, numbers, shape_of
 from vestige.version import __version__
 
@@ -220,18 +220,4 @@ class FeatureMap(ABC):
         """The fitted map stored at `path`."""
         from vestige.features import build  # the registry imports this file
 
-        fields, tensors = store.load(path, "features")
-        try:
-            config: dict[str, Any] = dict(fields["config"])
-            loaded = build(config.pop("map"), **config)
-            report = fields["report"]
-        except (KeyError, TypeError, AttributeError, InputError) as error:
-            raise StoreError(f"{path} does not hold a feature map that this version can read: {error}.") from None
-        if not isinstance(loaded, cls):
-            raise InputError(
-                f"The 'path' of {cls.__name__}.load must be a stored {cls.__name__}. "
-                f"Got a {type(loaded).__name__} instead."
-            )
-        loaded.load_state_dict(tensors)
-        loaded.report_ = report
-        return loaded
+        return store.load_built(cls, path, "features", lambda config: build(config.pop("map"), **config))

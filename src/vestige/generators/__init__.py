@@ -1,10 +1,9 @@
 """Generators: they learn condition after condition, and draw samples of each. One file a kind, a line in the dict."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
-from vestige.checks import one_of
+from vestige import checks
 from vestige.generators.base import Generator
 from vestige.generators.fgan import FGAN
 from vestige.generators.per_class import ConvGAN, DenseGAN
@@ -26,15 +25,8 @@ GENERATORS: dict[str, type[Generator]] = {
 
 def build(name: str, *, preset: str | None = None, **options: Any) -> Generator:  # noqa: ANN401 - the generator's own
     """The generator called `name`; `options` are its fields, `preset` a named set of them."""
-    kind = GENERATORS[one_of(name, GENERATORS, "name", "generators.build")]
-    if preset is not None:
-        options = kind.presets[one_of(preset, kind.presets, "preset", f"generators '{name}'")] | options
-    fields = [f.name for f in dataclasses.fields(kind)]
-    for option in options:
-        one_of(option, fields, "options", f"generators '{name}'")
-    # JSON and command lines have no tuples
-    fields_given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    return kind(**fields_given)
+    kind = GENERATORS[checks.one_of(name, GENERATORS, "name", "generators.build")]
+    return kind(**checks.options(kind, preset, options, f"generators '{name}'"))
 
 
 def load(path: str | Path) -> Generator:

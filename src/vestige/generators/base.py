@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from vestige import checks, rng, store
 from vestige.checks import ArrayLike
-from vestige.errors import InputError, NotEstimable, NotFitted, StoreError, VestigeWarning
+from vestige.errors import NotEstimable, NotFitted, StoreError, VestigeWarning
 from vestige.features.rows import admit, numbers
 from vestige.generators.source import Source, Tell
 
@@ -195,21 +195,7 @@ class Generator(ABC):
         """The generator stored at `path`."""
         from vestige.generators import build  # the registry imports this file
 
-        fields, tensors = store.load(path, "generator")
-        try:
-            config: dict[str, Any] = dict(fields["config"])
-            loaded = build(config.pop("generator"), **config)
-            report = fields["report"]
-        except (KeyError, TypeError, AttributeError, InputError) as error:
-            raise StoreError(f"{path} does not hold a generator that this version can read: {error}.") from None
-        if not isinstance(loaded, cls):
-            raise InputError(
-                f"The 'path' of {cls.__name__}.load must be a stored {cls.__name__}. "
-                f"Got a {type(loaded).__name__} instead."
-            )
-        loaded.load_state_dict(tensors)
-        loaded.report_ = report
-        return loaded
+        return store.load_built(cls, path, "generator", lambda config: build(config.pop("generator"), **config))
 
     def _conditions(self, task: int | ArrayLike, n: int | None, owner: str) -> Int64[Tensor, " _"]:
         """`task` as one condition a row."""

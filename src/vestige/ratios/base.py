@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vestige import checks, store
 from vestige.checks import ArrayLike, Kind
-from vestige.errors import InputError, NotFitted, StoreError
+from vestige.errors import NotFitted, StoreError
 
 
 @dataclass(eq=False)
@@ -120,13 +120,4 @@ class Ratio(ABC):
         """The fitted estimator stored at `path`."""
         from vestige.ratios import build  # the registry imports this file
 
-        fields, tensors = store.load(path, "ratio")
-        loaded = build(fields["config"])
-        if not isinstance(loaded, cls):
-            raise InputError(
-                f"The 'path' of {cls.__name__}.load must be a stored {cls.__name__}. "
-                f"Got a {type(loaded).__name__} instead."
-            )
-        loaded.load_state_dict(tensors)
-        loaded.report_ = fields["report"]
-        return loaded
+        return store.load_built(cls, path, "ratio", build)
