@@ -1,12 +1,12 @@
 """Fig. 5 to 18 of Farquhar and Gal, VCL's side: their units, what is read from them, and the rules that judge them."""
 
 import dataclasses
-import math
 from pathlib import Path
 
 import pytest
 import torch
 
+from smoke import read, run_smoke
 from vestige import data, methods, runner
 from vestige.experiments import EXPERIMENTS, robust_single, robust_split, robust_timed, robust_unseen
 from vestige.experiments.robust_runs import (
@@ -50,25 +50,6 @@ def planted(name, row, R, *, seed=0, values=None, seconds=1.0, megabytes=1.0, **
     timed = {"train_cpu": [seconds / 2] * 2, "train": [9.0], "eval": [9.0]}
     filled_in = {"matrices": {"multi": R, "single": R}, "head": "single", "seconds": timed, "bytes": held}
     return experiment.record(unit, seed, values=values or {}, **filled_in)
-
-
-def run_smoke(name, out, units=None):
-    """The Records of a smoke run, reloaded from disk; `units` cuts how many."""
-    planned = runner.plan(name, out, preset="smoke", seeds=1)[:units]
-    ids = [finished.record.id for finished in runner.run(planned)]
-    records = [unit.finished() for unit in planned]
-    assert [r.id for r in records] == ids
-    return records
-
-
-def read(name, records):
-    """Lines and pictures of an experiment, with what they must fulfil."""
-    experiment = EXPERIMENTS[name]
-    lines = experiment.lines(records)
-    assert len({(x.label, x.quantity) for x in lines}) == len(lines)
-    assert all(math.isfinite(x.ours) for x in lines)
-    assert experiment.verdict(records).word in ("reproduced", "partly", "not", "not judged")
-    return lines, experiment.figures(records)
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
 """Fig. 10 to 21 of Farquhar and Gal, VGR's side: its units, what is read from them, and the rules that judge them."""
 
 import dataclasses
-import math
 
 import pytest
 import torch
 
+from smoke import read
 from vestige import methods, runner
 from vestige.experiments import EXPERIMENTS, robust_replay, robust_timed
 from vestige.experiments.robust_replay import PRESETS, replayed, samples, under
@@ -48,16 +48,6 @@ def planted(name, row, R, *, seed=0, multi=None, values=None, seconds=1.0, **fie
 
 def word(name, records):
     return EXPERIMENTS[name].verdict(records).word
-
-
-def read(name, records):
-    """Lines and pictures of an experiment, with what they must fulfil."""
-    experiment = EXPERIMENTS[name]
-    lines = experiment.lines(records)
-    assert len({(x.label, x.quantity) for x in lines}) == len(lines)
-    assert all(math.isfinite(x.ours) for x in lines)
-    assert experiment.verdict(records).word in ("reproduced", "partly", "not", "not judged")
-    return lines, experiment.figures(records)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.checks import refuse
-from vestige.data.source import Parts
+from vestige.data.npz import Npz, image_splits
+from vestige.data.source import Parts, Remote, Source, SystemCopy
 from vestige.errors import InputError
 
 # The four files of MNIST and of the sets made in its image, in the order train_x, train_y, test_x, test_y.
@@ -47,6 +48,37 @@ def read_mnist_files(paths: Mapping[str, Path], names: tuple[str, ...]) -> Parts
     train_x, train_y, test_x, test_y = (paths[file] for file in FILES)
     train, test = _read_pair(train_x, train_y, len(names)), _read_pair(test_x, test_y, len(names))
     return Parts(*train, *test, names)
+
+
+def like_mnist(
+    name: str,
+    names: tuple[str, ...],
+    licence: str,
+    mirrors: Sequence[str],
+    checksums_and_sizes: Sequence[tuple[str, int]],
+    system: SystemCopy | None = None,
+) -> Source:
+    """A data set of MNIST's shape, in its four files."""
+
+    def read_npz(npz: Npz) -> Parts:
+        return Parts(*image_splits(npz, (28, 28), len(names)), names)
+
+    def read_files(paths: Mapping[str, Path]) -> Parts:
+        return read_mnist_files(paths, names)
+
+    return Source(
+        name=name,
+        about=f"60 000 + 10 000 images, 28 x 28, {len(names)} classes",
+        licence=licence,
+        keys=("train_x", "train_y", "test_x", "test_y"),
+        read_npz=read_npz,
+        read_files=read_files,
+        remotes=tuple(
+            Remote(file, tuple(mirror + file for mirror in mirrors), checksum, size)
+            for file, (checksum, size) in zip(FILES, checksums_and_sizes, strict=True)
+        ),
+        system=system,
+    )
 
 
 def _read_pair(images: Path, labels: Path, classes: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -5,12 +5,8 @@ Debian packages a copy: the same bytes, compressed anew, so its gzipped files do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
-from vestige.data.idx import FILES, read_mnist_files
-from vestige.data.npz import Npz, image_splits
-from vestige.data.source import Parts, Remote, Source, SystemCopy
+from vestige.data.idx import FILES, like_mnist
+from vestige.data.source import SystemCopy
 
 NAMES = (
     "T-shirt/top",
@@ -35,27 +31,11 @@ CHECKSUMS_AND_SIZES = (
     ("md5:bb300cfdad3c16e7a12a480ee83cd310", 5_148),
 )
 
-
-def read_npz(npz: Npz) -> Parts:
-    """From fashion_mnist.npz."""
-    return Parts(*image_splits(npz, (28, 28), len(NAMES)), NAMES)
-
-
-def read_files(paths: Mapping[str, Path]) -> Parts:
-    """From the four idx files."""
-    return read_mnist_files(paths, NAMES)
-
-
-FASHION_MNIST = Source(
-    name="fashion_mnist",
-    about="60 000 + 10 000 images, 28 x 28, 10 classes",
-    licence="MIT",
-    keys=("train_x", "train_y", "test_x", "test_y"),
-    read_npz=read_npz,
-    read_files=read_files,
-    remotes=tuple(
-        Remote(file, tuple(mirror + file for mirror in MIRRORS), checksum, size)
-        for file, (checksum, size) in zip(FILES, CHECKSUMS_AND_SIZES, strict=True)
-    ),
-    system=SystemCopy("fashion-mnist", FILES, "apt install dataset-fashion-mnist (Debian, Ubuntu)"),
+FASHION_MNIST = like_mnist(
+    "fashion_mnist",
+    NAMES,
+    "MIT",
+    MIRRORS,
+    CHECKSUMS_AND_SIZES,
+    SystemCopy("fashion-mnist", FILES, "apt install dataset-fashion-mnist (Debian, Ubuntu)"),
 )

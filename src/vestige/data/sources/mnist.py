@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
-from vestige.data.idx import FILES, read_mnist_files
-from vestige.data.npz import Npz, image_splits
-from vestige.data.source import Parts, Remote, Source
+from vestige.data.idx import like_mnist
 
 NAMES = tuple("0123456789")
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
@@ -18,26 +13,4 @@ CHECKSUMS_AND_SIZES = (
     ("md5:ec29112dd5afa0611ce80d1b7f02629c", 4_542),
 )
 
-
-def read_npz(npz: Npz) -> Parts:
-    """From mnist.npz."""
-    return Parts(*image_splits(npz, (28, 28), len(NAMES)), NAMES)
-
-
-def read_files(paths: Mapping[str, Path]) -> Parts:
-    """From the four idx files."""
-    return read_mnist_files(paths, NAMES)
-
-
-MNIST = Source(
-    name="mnist",
-    about="60 000 + 10 000 images, 28 x 28, 10 classes",
-    licence="CC BY-SA 3.0 (as usually stated)",
-    keys=("train_x", "train_y", "test_x", "test_y"),
-    read_npz=read_npz,
-    read_files=read_files,
-    remotes=tuple(
-        Remote(file, tuple(mirror + file for mirror in MIRRORS), checksum, size)
-        for file, (checksum, size) in zip(FILES, CHECKSUMS_AND_SIZES, strict=True)
-    ),
-)
+MNIST = like_mnist("mnist", NAMES, "CC BY-SA 3.0 (as usually stated)", MIRRORS, CHECKSUMS_AND_SIZES)
