@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from dice import Dice
@@ -33,6 +34,21 @@ def test_fields_can_be_set(dice, tmp_path, capsys):
     found = answer(["dice", "--set", "bias=10", "--set", "throws=50", "--seeds", "1", "--out", str(tmp_path)], capsys)
     assert found["verdict"]["word"] == "not"
     assert 10 < found["lines"][0]["ours"] < 17
+
+
+def test_files_of_ones_own_have_options(tmp_path, capsys):
+    files = {"--real": 0.0, "--fake": 0.3}
+    for option, mean in files.items():
+        np.save(tmp_path / f"{option[2:]}.npy", np.random.default_rng(0).normal(mean, 1, (60, 2)))
+    given = [word for option in files for word in (option, str(tmp_path / f"{option[2:]}.npy"))]
+    small = ["--preset", "smoke", "--set", "n=20", "--set", "hidden=5", "--out", str(tmp_path / "runs")]
+    found = answer(["lfiw-table1", *given, *small], capsys)
+    assert {line["label"] for line in found["lines"]} == {"own files"}
+    assert main(["run", "lfiw-table1", *given[:2], *small]) == 2
+    assert "'fake' of lfiw-table1 must be given" in capsys.readouterr().err
+    missing = ["--features", str(tmp_path / "none")]
+    assert main(["run", "lfiw-table1", *given, *missing, *small]) == 1
+    assert "does not exist" in capsys.readouterr().err
 
 
 def test_the_table_says_what_was_left_out(dice, tmp_path, capsys):

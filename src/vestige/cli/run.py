@@ -45,6 +45,12 @@ class Run:
     grid: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=A,B,...")] = ()
     """Try several values of a field on validation data, run the best on the test set, and store all that was tried; may
     be given several times: every combination is tried. A list as one value is written in brackets: [[16],[32,32]]."""
+    real: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Rows of your own data, for an experiment that takes them: lfiw-table1 and its kin, cdre-table2."""
+    fake: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Rows of your own model, likewise."""
+    features: Annotated[Path | None, arg(metavar="FILE")] = None
+    """A stored feature map to see both through, likewise; without it they are taken as they are."""
     workers: int = 1
     """At most so many processes, of one torch thread each: fewer where the memory is too small for the largest unit so
     far. 0 runs everything in this one."""
@@ -77,6 +83,8 @@ class Run:
             raise InputError("The 'cpus' and 'gpus' of vestige run must come with --ray. Got them without instead.")
         given: dict[str, Any] = {"preset": self.preset, "seeds": self.seeds}
         given["overrides"] = {key: runner.parse(value) for key, value in dict(map(_pair, self.set)).items()}
+        own = {"real": self.real, "fake": self.fake, "features": self.features}
+        given["overrides"] |= {key: str(path) for key, path in own.items() if path is not None}
         grid = {key: _values(value) for key, value in (_pair(text, "grid") for text in self.grid)}
         if grid:  # refused, if at all, before anything runs
             searches = {name: runner.search(name, self.out, grid, **given) for name in names}

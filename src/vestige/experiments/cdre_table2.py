@@ -1,7 +1,7 @@
 """CDRE Table 2: f-divergences in 2048 inception features, of StyleGAN's samples and of other real ones, from FFHQ.
 
 Neither the images, nor StyleGAN, nor Inception's weights can be had here. So the experiment takes the reader's own
-feature files (`--set real=FILE --set fake=FILE`, in any format of `vestige compare`; halves of `real` are "real
+feature files (`--real FILE --fake FILE`, in any format of `vestige compare`; halves of `real` are "real
 samples"), and otherwise runs a stand-in: EfficientNet-Lite0 features of CIFAR-100, real against real and real against
 blurred images. Without the extra `features` the stand-in takes principal components, and the Record says so.
 
