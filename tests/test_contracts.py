@@ -432,6 +432,7 @@ ESTIMATORS = {
     "Bregman": lambda: ratios.Bregman(steps=60),
     "Bridge": lambda: ratios.Bridge(ratios.Logistic(kind="linear"), waymarks=2),
     "FGAN": lambda: ratios.FGAN(steps=60),
+    "Forest": lambda: ratios.Forest(trees=30),
     "KLIEP": lambda: ratios.KLIEP(),
     "KLIEPNet": lambda: ratios.KLIEPNet(steps=60),
     "LSIF": lambda: ratios.LSIF(steps=300),

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from far import Far, far
+from generators.test_contract import ROWS, X, Y, make
 from test_contracts import LEARNERS
 from toys import blobs
-from vestige import data, protocol, rng
+from vestige import data, generators, protocol, rng
 from vestige.checks import samples
 from vestige.methods import METHODS, Vanilla, build
 
@@ -19,9 +20,8 @@ def numbers(record):
     return {key: str(x.tolist()) for key, x in (record.matrices | record.values | record.baseline).items()}
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, row in LEARNERS.items() if not {"generator", "generator_options"} & set(row.fields)]
-)
+@pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")  # so little training may leave poor samples
+@pytest.mark.parametrize("name", LEARNERS)
 def test_a_method_learns_far_away_to_the_same_bits(name):
     stream, fields = two_tasks(), LEARNERS[name].fields
     sure = METHODS[name].probabilities
@@ -34,6 +34,44 @@ def test_a_method_learns_far_away_to_the_same_bits(name):
     assert {type(x) for x in (there.matrices | there.values | there.baseline).values()} == {torch.Tensor}
     assert (here.machine["device"], there.machine["device"]) == ("cpu", "far")
     assert waited.call_count == 2  # once a task, before the clock is read
+
+
+@pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+def test_weighted_replay_resamples_far_away_to_the_same_bits():
+    stream, fields = two_tasks(), LEARNERS["weighted_replay"].fields | {"resample": True}
+    here = protocol.run(stream, build("weighted_replay", stream, **fields))
+    with far():
+        assert numbers(protocol.run(stream, build("weighted_replay", stream, **fields))) == numbers(here)
+
+
+def taught(name, **options):
+    """A generator that has learnt a condition, two more with its own replay, and one anew with replay that is given."""
+    generator = make(name, **options, **({"epochs": 1} if "epochs" in ROWS[name] else {"steps": 3}))
+    x, y = X[:60], Y[:60]  # a far step takes far longer
+    generator.fit(x[y == 0], 0, seed=0)
+    generator.fit(x[y != 0], y[y != 0], seed=1)
+    return generator.fit(x[y == 2], 2, {0: x[y == 0]}, seed=2)
+
+
+@pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((name, {}) for name in ROWS), ("vae", {"likelihood": "gaussian"}), ("fgan", {"net": "conv"})],
+)
+def test_a_generator_learns_and_draws_far_away_to_the_same_bits(name, options, tmp_path):
+    here = taught(name, **options)
+    with far():
+        there = taught(name, **options)
+        drawn = there.sample(5, 1, seed=3)
+        assert isinstance(drawn, Far)
+        assert all(isinstance(v, Far) for net in there._nets().values() for v in net.state_dict().values())
+        loaded = generators.load(there.save(tmp_path / "far.json"))
+        assert torch.equal(loaded.sample(5, 1, seed=3).cpu(), drawn.cpu())
+    assert torch.equal(drawn.cpu(), here.sample(5, 1, seed=3))
+    assert there.report_ == here.report_
+    near = {key: value.cpu() for key, value in there.state_dict().items()}
+    assert near.keys() == here.state_dict().keys()
+    assert all(torch.equal(near[key], value) for key, value in here.state_dict().items())
 
 
 class Mixed(Vanilla):
@@ -84,7 +122,8 @@ def blobs_near():
         return blobs(n_classes=4, per_class=16)
 
 
-@pytest.mark.parametrize("name", ["ewc_pp_s", "vcl_coreset"])
+@pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+@pytest.mark.parametrize("name", ["ewc_pp_s", "vcl_coreset", "vgr", "weighted_replay"])
 def test_a_run_goes_on_far_away_from_its_checkpoint(name, tmp_path):
     stream, fields = two_tasks(), LEARNERS[name].fields
     with far():

@@ -32,6 +32,7 @@ ROOMS = [
     "generators",
     "memory",
     "methods",
+    "policy",
     "record",
     "checkpoint",
     "protocol",

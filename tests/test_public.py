@@ -32,6 +32,7 @@ PUBLIC = {
     "metrics",
     "monitor",
     "nets",
+    "policy",
     "protocol",
     "ratios",
     "report",

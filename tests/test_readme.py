@@ -16,7 +16,7 @@ BLOCKS = {
 }
 
 
-JOBS = ("watch_a_generator", "compare_learners", "weigh_samples", "run_a_paper")
+JOBS = ("watch_a_generator", "compare_learners", "weigh_samples", "evaluate_a_policy", "run_a_paper")
 
 
 def test_there_are_blocks_to_run():

@@ -1,5 +1,7 @@
 """Named streams: reproducible, independent of each other, and deaf to the global generator."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -72,3 +74,17 @@ def test_the_guard_gives_back_after_an_error_and_when_nested():
         second = torch.rand(1)
     with rng.guard(0, "outer"):
         assert torch.equal(torch.rand(2), torch.cat([first, second]))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_guard_gives_back_the_generator_of_mps_as_well(monkeypatch, fails):
+    state = [torch.tensor([1, 2, 3])]  # of a device that is not there
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: state[0].clone())
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda new: state.__setitem__(0, new))
+    monkeypatch.setattr(torch.mps, "manual_seed", lambda seed: state.__setitem__(0, torch.tensor([seed])))
+    with contextlib.suppress(ZeroDivisionError), rng.guard(5, "init"):
+        assert state[0].tolist() == [rng.child_seed(5, "init")]
+        if fails:
+            raise ZeroDivisionError
+    assert state[0].tolist() == [1, 2, 3]

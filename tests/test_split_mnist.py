@@ -1,10 +1,8 @@
 """Vanilla on Split MNIST, MLP 256-256, Adam 1e-3, batch 64, one epoch: where it must land, by which outputs train."""
 
-import os
-from pathlib import Path
-
 import pytest
 
+import have
 from vestige import data, protocol
 from vestige.methods import build
 
@@ -30,5 +28,4 @@ def test_current_outputs_alone(mnist_here):
 
 @pytest.fixture
 def mnist_here():
-    if not (Path(os.environ.get("VESTIGE_DATA", "/nonexistent")) / "mnist.npz").exists():
-        pytest.skip("mnist.npz is not in VESTIGE_DATA")
+    have.data_set("mnist")

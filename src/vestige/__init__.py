@@ -35,6 +35,7 @@ ROOMS = (
     "metrics",
     "monitor",
     "nets",
+    "policy",
     "protocol",
     "ratios",
     "report",

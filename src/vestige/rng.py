@@ -37,8 +37,13 @@ def fork_numpy(seed: int, *names: str | int) -> np.random.Generator:
 @contextmanager
 def guard(seed: int, *names: str | int) -> Iterator[None]:
     """Within it torch's global generator follows (`seed`, `names`); afterwards it is as it was before."""
-    # fork_rng looks at every device; with none but the CPU this costs microseconds.
+    # fork_rng looks at every device of CUDA, and not at MPS; with none but the CPU this costs microseconds.
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(child_seed(seed, *names))
-        yield
+        try:
+            torch.manual_seed(child_seed(seed, *names))  # of the CPU and of every accelerator
+            yield
+        finally:
+            if mps is not None:
+                torch.mps.set_rng_state(mps)

@@ -1,5 +1,6 @@
 """What a run shows while it runs: the same facts as a table, as lines and as JSON."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -129,3 +130,72 @@ def test_a_row_stays_a_line_however_long_its_name_and_narrow_the_screen(monkeypa
         drawn = screen.render_lines(shown.bars.get_renderable())
     assert len(drawn) == 2
     assert "seed 1  field_0" in "".join(segment.text for segment in drawn[1])
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Opens a board on a terminal of some width under a clock of its own; gives the board, the clock, and its lines."""
+
+    @contextlib.contextmanager
+    def opened(width):
+        screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+        monkeypatch.setattr(live.output, "console", lambda stderr: screen)
+        clock = Clock()
+        with live.board("toy", 4, as_json=False) as shown:
+            shown.pace.clock, shown.pace.start = clock, clock.now
+
+            def lines():
+                return [
+                    "".join(part.text for part in line) for line in screen.render_lines(shown.bars.get_renderable())
+                ]
+
+            yield shown, clock, lines
+
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("width", "pending", "running", "one", "done"),
+    [
+        (80, "0/4, -:--:-- left", "1/4, 5:00:00 left", "task 1 of 2", "2/4, 2:00:00 left, last: kl 2.5"),
+        (40, "0/4  -:--:--", "1/4  5:00:00", "task 1 of 2", "2/4  2:00:00  kl 2.5"),
+    ],
+)
+def test_what_a_terminal_shows_of_units_that_wait_run_and_are_finished(drawn, width, pending, running, one, done):
+    with drawn(width) as (shown, clock, lines):
+        (total,) = lines()  # nothing has begun
+        assert total.startswith("toy")
+        assert pending in total
+        assert "━" not in total
+
+        shown.done(finished(0, fresh=False))
+        heard = shown.begin(unit(1))
+        shown.begin(unit(2))
+        clock.now += 3600
+        heard(0.5, "task 1 of 2")  # half a unit in an hour, and two and a half to go
+        total, first, second = lines()
+        assert running in total
+        assert one in first
+        assert ("seed 1" in first, "seed 2" in second) == (True, True)
+        # 1.5 of 4 units, half of one, and nothing: a mark for each, in halves
+        marks = [2 * line.count("━") + line.count("╸") for line in (total, first, second)]
+        bar = max(4, width // 8)
+        assert marks == [int(2 * bar * share) for share in (1.5 / 4, 0.5, 0.0)]
+
+        shown.done(finished(1, values={"kl": torch.tensor(2.5, dtype=torch.float64)}))
+        total, second = lines()
+        assert done in total
+        assert "seed 2" in second
+        assert all(len(line) <= width for line in (total, second))
+
+
+def test_a_unit_that_fails_leaves_a_clean_screen(drawn):
+    with contextlib.suppress(ZeroDivisionError), drawn(80) as (shown, _, _):
+        shown.begin(unit(1))(0.5, "task 1")
+        shown.say("seed 1 begins again: its worker died")
+        raise ZeroDivisionError
+    screen = live.output.console(stderr=True).file.getvalue()
+    assert "its worker died" in screen
+    hide, show, erase = "\x1b[?25l", "\x1b[?25h", "\x1b[2K"
+    assert screen.rindex(show) > screen.rindex(hide)  # the cursor is there again
+    assert screen.endswith(erase)  # and the bars are gone

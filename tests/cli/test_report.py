@@ -46,6 +46,23 @@ def test_the_page_can_stand_alone(runs, capsys):
     assert "files of" not in capsys.readouterr().out
 
 
+def test_several_experiments_make_an_index_and_a_page_each(runs, capsys):
+    bare().save(runs / "runs" / "mine")
+    assert main(["report"]) == 0
+    shown = capsys.readouterr()
+    assert "1 experiment: 1 reproduced" in shown.out
+    assert "Written to report/index.html, with a page for each of 2." in shown.out
+    names = {path.name for path in (runs / "report").iterdir()}
+    assert names == {"index.html", "dice.html", "split-digits-single-head.html"}
+
+    assert main(["report", "--files", "--json", "-o", "whole.html"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["page"] == "whole.html"
+    assert found["pages"] == ["whole/dice.html", "whole/split-digits-single-head.html"]
+    assert all((runs / path).stat().st_size for path in (*found["pages"], *found["figures"], *found["tables"]))
+    assert any(path.startswith("whole/split-digits-single-head/figures/") for path in found["figures"])
+
+
 def test_two_runs_side_by_side(runs, capsys):
     for name, last in (("old", 0.2), ("new", 0.5)):
         for seed in range(3):
@@ -70,6 +87,7 @@ def test_equal_names_are_told_apart_by_their_paths(runs):
         (["--compare", "runs"], "must be two. Got 1"),
         (["--compare", "runs", "empty"], "'empty' must hold Records"),
         (["--compare", "--reproductions"], "Got both instead"),
+        (["--page-only", "--files"], "must be --page-only or --files. Got both instead"),
         (["--reproductions", "runs", "empty"], "must be one folder. Got 2"),
         (["--compare", "runs", "bare"], "must have the same quantities"),
     ],

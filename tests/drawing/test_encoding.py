@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vestige.drawing import bars, curves, encode, images, matrix, plane, save, scatter_front
+from vestige.drawing import bars, curves, encode, images, matrix, plane, save, scatter_front, settled
 from vestige.errors import UnknownName
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
@@ -42,6 +42,23 @@ def test_a_figure_encoded_twice_gives_the_same_bytes():
     figure = DRAWN["plane"]()
     encode(figure, "png")  # another size of pixel in between
     assert encode(figure, "svg") == encode(figure, "svg") == encode(DRAWN["plane"](), "svg")
+
+
+def test_a_layout_held_over_several_formats_is_the_one_that_each_would_find(monkeypatch):
+    alone = [encode(DRAWN["matrix"](), kind) for kind in MAGIC]  # with a bar of colours, whose place the layout finds
+    figure = DRAWN["matrix"]()
+    engine = figure.get_layout_engine()
+    with settled(figure):
+        monkeypatch.setattr(type(engine), "execute", lambda self, figure: pytest.fail("laid out again"))
+        assert [encode(figure, kind) for kind in MAGIC] == alone
+    assert figure.get_layout_engine() is engine
+
+
+def test_a_layout_is_free_again_after_a_fault():
+    figure = DRAWN["bars"]()
+    with pytest.raises(ZeroDivisionError), settled(figure):
+        raise ZeroDivisionError
+    assert figure.get_layout_engine() is not None
 
 
 @pytest.mark.parametrize("kind", MAGIC)

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from matplotlib.transforms import Bbox
 
 from vestige.drawing import labels, style
 
@@ -51,3 +52,13 @@ def test_a_crowd_is_named_all_the_same_and_led_back_to_its_points():
     leaders = [text for text in axes.texts if not text.get_text()]
     assert leaders
     assert all(line.arrow_patch is not None and tuple(line.xy) == (0.5, 0.5) for line in leaders)
+
+
+def test_boxes_overlap_as_matplotlib_says():
+    generator = np.random.default_rng(0)
+    corners = generator.integers(0, 6, (2, 30, 2)).astype(float)  # whole numbers: many touch
+    one, two = (np.hstack([c, c + generator.integers(1, 4, (30, 2))]) for c in corners)
+    expected = [[Bbox.from_extents(a).overlaps(Bbox.from_extents(b)) for b in two] for a in one]
+    found = labels._overlaps(one, two)
+    assert found.tolist() == expected
+    assert 0 < found.sum() < found.size

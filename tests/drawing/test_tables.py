@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vestige.drawing import Table
+from vestige.drawing import Link, Table
+from vestige.drawing.tables import PROSE
 from vestige.errors import InputError
 
 HOSTILE = [
@@ -149,8 +150,18 @@ def test_words_stand_left_and_numbers_right():
     assert '<th scope="col" class="number"><bdi>n' in html
     assert '<th scope="row"><bdi>a' in html
     assert '<td class="number"><bdi>-' in html
+    long = Table("t", ["w", "v"], [["a", "b" * PROSE], ["b", "c" * (PROSE - 1)]]).html()
+    assert long.count('<td class="prose"><bdi>b') == long.count("<td><bdi>c") == 1
 
 
 def test_a_table_waits_for_neither_torch_nor_matplotlib():
     code = "import sys; from vestige.drawing import Table; sys.exit(bool({'torch', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_link_leads_in_html_and_is_words_elsewhere():
+    table = Table("t", ["page"], [[Link("a <b>", 'x.html?"&<')]])
+    assert '<a href="x.html?&quot;&amp;&lt;"><bdi>a &lt;b&gt;</bdi></a>' in table.html()
+    assert table.csv() == "page\na <b>\n"
+    assert "x.html" not in table.markdown() + table.latex()
+    assert Link("a", "x") == "a"

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from scipy.stats import ttest_1samp
 
 from toys import at_second_task, blobs
 from vestige import data, runner
@@ -102,7 +103,8 @@ def test_the_controls_have_the_weights_that_they_say():
     assert told[BOTH].std() > 0
     torch.testing.assert_close(told[SHUFFLED].sort().values, told[BOTH].sort().values)
     assert not torch.equal(told[SHUFFLED], told[BOTH])
-    oracle, _, _ = after_one_task("oracle weights", Study())
+    oracle, _, _ = after_one_task("oracle both", Study())
+    assert oracle.bytes()["memory"] == 80 * 36 * 4
     assert isinstance(oracle.follower, Keeping)
     assert oracle.follower.data[0].shape == (80, 6, 6)
     assert oracle.oracle
@@ -117,6 +119,13 @@ def test_real_replay_replays_what_was_there():
     assert same.any(1).all()
     assert torch.equal(first.y[same.int().argmax(1)], drawn.y)
     assert learner.oracle
+    assert learner.bytes()["memory"] == first.x.numel() * 4
+
+
+def test_vgr_learns_from_the_skewed_rows_as_all_do():
+    whole, rare = (after_one_task(VGR, Study(skew))[0].taught[0].generator for skew in (1, 10))
+    assert torch.equal(whole.spread_[0], rare.spread_[0])
+    assert not torch.equal(whole.spread_[1], rare.spread_[1])
 
 
 def test_current_classes_come_from_the_generator_too_under_the_label_of_their_nearest_row():
@@ -132,9 +141,13 @@ def test_current_classes_come_from_the_generator_too_under_the_label_of_their_ne
 def test_paired_differences():
     found = gap([1.0, 2.0, 3.0])
     assert (found.mean, found.se) == pytest.approx((2.0, 3**-0.5))
-    assert found.sure == pytest.approx(2 * 3**0.5)
-    assert Gap(1.0, 0.0).sure == float("inf")
-    assert Gap(0.0, 0.0).sure == 0
+    interval = ttest_1samp([1.0, 2.0, 3.0], 0.0).confidence_interval(0.95)
+    assert found.mean - found.reach == pytest.approx(interval.low)
+    assert (found.above, found.below) == (False, False), "two standard errors are not enough with three seeds"
+    ten = gap([1.0, 2.0, 3.0] * 3 + [2.0])
+    assert (ten.above, ten.below) == (True, False)
+    assert gap([-1.0, -1.1, -0.9]).below
+    assert (Gap(0.0, 0.0, 3).above, Gap(0.0, 0.0, 3).below) == (False, False)
 
 
 def planted(gains, harm=0.0, seeds=3):

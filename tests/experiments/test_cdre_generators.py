@@ -46,7 +46,7 @@ def test_figures_of_one_data_set_share_their_runs(smoke):
         assert all(unit.finished() is not None for unit in units)
     figures = EXPERIMENTS["cdre-fig4"].figures(records)
     assert set(figures) == {"f-gan-rvkl", "vae"}
-    assert set(EXPERIMENTS["cdre-fig3"].figures(records)) == {*MEASURES, "labels", "fid-pooled"}
+    assert set(EXPERIMENTS["cdre-fig3"].figures(records)) == {*MEASURES, "labels", "variety", "fid-pooled"}
 
 
 def test_homes_and_arms():
@@ -113,8 +113,20 @@ def test_the_vae_is_no_gan_and_five_gans_are_needed():
 def test_one_that_diverged_is_the_worst():
     gone = torch.full((4, 4), NAN, dtype=torch.float64)
     records = [planted(row, **(dict.fromkeys(("fid", "kid", "js"), gone) if row == "WGAN" else {})) for row in ROWS]
+    lost = [r for r in records if r.config["row"] == "WGAN"]
+    for record in lost:
+        record.details["diverged"] = "task 1: no number"
     why = EXPERIMENTS["cdre-fig3"].verdict(records).why
     assert why.count("(it is WGAN)") == 3
+
+
+def test_one_that_the_chain_refused_is_not_called_the_worst():
+    gone = torch.full((4, 4), NAN, dtype=torch.float64)
+    worst = {"fid": 9.0, "kid": 9.0, "js": 0.5}
+    records = [planted(r, **(worst if r == "f-GAN-rvKL" else {"js": gone} if r == "WGAN" else {})) for r in ROWS]
+    found = EXPERIMENTS["cdre-fig3"].verdict(records)
+    assert found.word == "partly"
+    assert "it is f-GAN-rvKL, without WGAN, which the chain refused" in found.why
 
 
 FALLS, STAYS = (0.9, 0.9, 0.9, 0.5), (0.9, 0.9, 0.8, 0.9)
@@ -171,3 +183,18 @@ def test_means_are_over_what_was_measured():
     assert float(means(record, "js")[3]) == pytest.approx((1.0 + 0.4 + 0.4) / 3)
     told = {x.quantity: x.ours for x in CDREFig3().lines([record])}
     assert told["refused by the chain (%)"] == 50
+
+
+def test_variety_stands_beside_label_accuracy_and_records_without_it_are_read():
+    varied = 0.5 * torch.ones(4, 4, dtype=torch.float64).tril().masked_fill(torch.ones(4, 4).triu(1) > 0, NAN)
+    varied[3, 0] = 0.1
+    old, new = planted("VAE"), planted("VAE", variety=varied, seed=1)
+    new.values["variety.real"] = torch.ones(4, dtype=torch.float64)
+    told = {x.quantity: x.ours for x in CDREFig3().lines([new])}
+    assert told["variety (% of the data's)"] == pytest.approx(100 * (0.1 + 3 * 0.5) / 4)
+    assert told["F, variety (% of the data's)"] == pytest.approx(100 * (0.5 - 0.1) / 3)
+    assert told["I, variety (% of the data's)"] == pytest.approx(100 * (1 - 0.5))
+    assert "variety" in CDREFig3().figures([new])
+    for records in ([old], [old, new]):
+        assert not any("variety" in x.quantity for x in CDREFig3().lines(records))
+        assert "variety" not in CDREFig3().figures(records)

@@ -85,8 +85,8 @@ def faded(judge):
 
 
 def test_matrices_are_filled_below_the_diagonal_alone(faded):
-    assert set(faded.matrices) == {"fid", "kid", "labels", "js", "kl"}
-    for name in ("fid", "kid", "labels", "js"):
+    assert set(faded.matrices) == {"fid", "kid", "labels", "variety", "js", "kl"}
+    for name in ("fid", "kid", "labels", "variety", "js"):
         assert torch.equal(faded.matrices[name].isfinite(), torch.ones(4, 4, dtype=torch.bool).tril()), name
     assert faded.task_names == [stream().info(k).name for k in range(4)]
 

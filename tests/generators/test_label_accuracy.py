@@ -1,12 +1,11 @@
 """Ten digits learnt one after another, each from its own samples once its data is gone: are they still told apart?"""
 
-import os
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
 
+import have
 from vestige import data, features
 from vestige.errors import VestigeWarning
 from vestige.generators import build
@@ -26,8 +25,7 @@ GENERATORS = {
 
 @pytest.fixture(scope="module")
 def digits():
-    if not (Path(os.environ.get("VESTIGE_DATA", "/nonexistent")) / "mnist.npz").exists():
-        pytest.skip("mnist.npz is not in VESTIGE_DATA")
+    have.data_set("mnist")
     found = data.load("mnist")
     rows = {c: (found.train_y == c).nonzero().flatten()[:1500] for c in range(10)}
     return {c: found.floats(found.train_x[own]) for c, own in rows.items()}

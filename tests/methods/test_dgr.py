@@ -28,10 +28,10 @@ def at_second_task(**fields):
 
 def test_the_mixture_is_eq_1_and_without_a_share_every_row_counts_the_same():
     new, old = torch.tensor([1.0, 3.0]), torch.tensor([2.0, 4.0, 9.0])
-    weights = torch.tensor([1.0, 0.5, 1.5])
+    weights = torch.tensor([1.0, 0.5, 3.0])  # of any mean: they are not divided by it
     assert mixed(new, old, torch.ones(3), 0.25).item() == pytest.approx(0.25 * 2 + 0.75 * 5)
     assert mixed(new, old, torch.ones(3), None).item() == pytest.approx(19 / 5)
-    assert mixed(new, old, weights, 0.25).item() == pytest.approx(0.25 * 2 + 0.75 * (2 + 2 + 13.5) / 3)
+    assert mixed(new, old, weights, 0.25).item() == pytest.approx(0.25 * 2 + 0.75 * (2 + 2 + 27) / 3)
 
 
 @pytest.mark.parametrize("share", [None, 0.3])
@@ -111,6 +111,26 @@ def test_replay_holds_what_plain_training_loses():
     assert found["vanilla"][1, 0] < 0.1
     assert found["dgr"][1, 0] > 0.6
     assert found["dgr"][1, 1] > 0.6
+
+
+def test_classes_that_are_yet_to_come_take_no_part_in_the_loss():
+    stream = split(blobs(n_classes=6, per_class=12), 2)
+    learner, task, _ = toys.at_second_task(build("dgr", stream, **FIELDS), stream)
+    with torch.no_grad():
+        before = learner.loss(task.x, task.y)
+        learner.place = learner.place._replace(seen=0, dealt=0)
+        learner.net.head.bias[4:] += 99.0
+        assert learner.loss(task.x, task.y).item() == pytest.approx(before.item())
+
+
+def test_each_name_has_samples_of_its_own_and_the_solver_of_before_labels_them_as_in_testing():
+    learner, _, _ = at_second_task()
+    one, same, other = (learner.draw(5, name) for name in ("one", "one", "other"))
+    assert torch.equal(one.x, same.x)
+    assert not torch.equal(one.x, other.x)
+    learner.elder.train()
+    learner.named(one.x, [0, 1])
+    assert not learner.elder.training
 
 
 def test_bad_settings_are_refused():

@@ -94,6 +94,33 @@ class TestFollower:
             assert torch.corrcoef(torch.stack([found, true]))[0, 1] > 0.98
             assert (found - true).abs().mean() < 0.15
 
+    def test_a_condition_is_seen_by_the_encoder_of_its_arrival_ever_after(self):
+        """The next generator's encoder puts every code five further."""
+        follow, x = follower(), real(400, seed=9)
+        follow.step(known(0.4), {0: real()}, seed=3)
+        later = known(0.8)
+        with torch.no_grad():
+            later.net_.encoder.bias[:2] += 5.0
+        follow.step(later, {1: real(seed=4)}, seed=3)
+        assert follow.arrival == {0: 0, 1: 1}
+        assert not follow.refused
+        for condition in (0, 1):
+            found, true = follow.log_ratio(x, condition, seed=5), log_ratio_of_gaussians(x, 0.8)
+            assert (found - true).abs().mean() < 0.15
+
+    def test_data_samples_and_what_is_weighed_are_all_seen_through_drawn_codes(self):
+        """Codes of deviation one around N(0, I) and N(0.8, I): the ratio is that of N(0, 2 I) to N(0.8, 2 I)."""
+        generator, follow, x, at = known(0.8), follower(), real(4000, seed=9), 0.8
+        with torch.no_grad():
+            generator.net_.encoder.bias[2:] = 0.0
+        follow.step(generator, {0: real()}, seed=3)
+        found = follow.log_ratio(x, 0, seed=5)
+        off = found - log_ratio_of_gaussians(x, at) / 2  # of the code's mean; linear, so right on average
+        assert off.mean().abs() < 0.1
+        assert off.std().item() == pytest.approx(at / 2 * math.sqrt(2), rel=0.15)
+        assert torch.equal(found, follow.log_ratio(x, 0, seed=5))
+        assert not torch.equal(found, follow.log_ratio(x, 0, seed=6))
+
     def test_mass_that_a_generator_lost_is_moved_back(self, monkeypatch):
         """Two modes, half of the data each, one of which is a tenth of the samples: weights of 5/9 and 5."""
 
@@ -151,6 +178,30 @@ class TestFollower:
         follow.step(known(0.4), {}, seed=1)
         assert not follow.refused
         assert follow.chain.steps == 2
+
+    def test_conditions_that_came_in_a_step_that_failed_weigh_one_for_good(self, monkeypatch):
+        follow = follower()
+        follow.step(known(0.4), {0: real()}, seed=0)
+
+        def fails(*_, **__):
+            raise NotEstimable("No.")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(follow.chain, "step", fails)
+            follow.step(known(0.4), {1: real(seed=4)}, seed=1)
+        assert follow.refused == {0: "No.", 1: "No."}
+        follow.step(known(0.4), {}, seed=2)
+        assert follow.refused == {1: "No."}
+        assert follow.arrival == {0: 0}
+        assert (follow.log_ratio(real(5), 1, seed=0) == 0).all()
+
+    def test_what_is_barred_stays_so_when_it_goes_on_from_its_state(self):
+        one, other = follower(), follower()
+        one.step(known(0.4), {0: real(), 1: real(99)}, seed=0)
+        other.load_state(one.state(), known())
+        assert other.refused == other.barred == {1: "fewer than 100 rows of data"}
+        other.step(known(0.4), {1: real(seed=4)}, seed=1)
+        assert other.refused == {1: "came with data twice"}
 
     def test_it_goes_on_from_its_state_to_the_same_bits(self):
         one, other = follower(), follower()

@@ -9,6 +9,8 @@ from vestige import generators, protocol, rng
 from vestige.data.split import split
 from vestige.errors import InputError
 from vestige.methods import build
+from vestige.methods.base import Info
+from vestige.methods.vcl import VCL
 from vestige.methods.vgr import VGR, VGRVCL
 from vestige.methods.vgr_mc_dropout import VGRMCDropout
 
@@ -164,6 +166,13 @@ def test_a_batch_beyond_the_cap_is_mixed_and_cut():
     assert sizes == [54, 53, 53]
     assert all(m == {0, 1, 2, 3} for m in mixed)
     assert int(learner.state_dict()["optimizer.0.step"]) == 3
+
+
+def test_the_loss_of_a_batch_that_was_cut_is_the_mean_over_its_parts(monkeypatch):
+    learner = build("vgr", stream(), samples_per_class=40, batch_cap=70, **VARIATIONAL)
+    task = trained(learner)
+    monkeypatch.setattr(VCL, "observe", lambda self, x, y: Info(torch.tensor(float(len(y)))))
+    assert float(learner.observe(task.x, task.y).loss) == pytest.approx(160 / 3)
 
 
 def test_the_classes_are_what_they_say():

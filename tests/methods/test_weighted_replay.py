@@ -6,7 +6,8 @@ from torch.nn import functional
 
 import toys
 from toys import blobs
-from vestige.data.split import split
+from vestige import protocol
+from vestige.data.split import permuted, split
 from vestige.errors import InputError
 from vestige.generators.vae import VAE
 from vestige.methods import build
@@ -48,6 +49,11 @@ def test_each_condition_has_weights_of_mean_one_from_its_own_ratio():
     told = learner.report_["solver"]
     assert told["weights"].keys() == {0, 1}
     assert told["weights"][0]["ess"] >= 0.5 - 1e-9
+    learner.follower.log_ratio = lambda x, c, *, seed: 100 * x.flatten(1).sum(1).double()
+    learner.draw(5, "pool")
+    told = learner.report_["solver"]["weights"][0]
+    assert told["raw_ess"] < 0.5 - 1e-3
+    assert told["ess"] == pytest.approx(0.5, abs=1e-3)
     without, _, _ = at_second_task(solver=False)
     without.draw(5, "pool")
     assert (without.weights == 1).all()
@@ -83,14 +89,41 @@ def test_the_next_generator_is_taught_samples_drawn_by_weight(monkeypatch):
     assert given[-1] is None
 
 
+def test_a_task_is_resampled_for_each_of_its_classes():
+    learner, _, _ = at_second_task(resample=True, condition="task")
+    assert {c: len(rows) for c, rows in learner.resampled([1]).items()} == {0: 2 * 5}
+
+
+def test_the_chain_sees_of_each_condition_its_own_data_under_the_generator_that_learnt_it(monkeypatch):
+    learner, task, _ = at_second_task()
+    seen = []
+    monkeypatch.setattr(learner.follower, "step", lambda generator, data, *, seed: seen.append((generator, data)))
+    learner.end_task(task)
+    ((generator, data),) = seen
+    assert generator.known_ == (0, 1, 2, 3)
+    assert data.keys() == {2, 3}
+    assert all(torch.equal(rows, task.x[task.y == c]) for c, rows in data.items())
+
+
+def test_a_class_that_returns_is_taught_by_its_data_and_not_by_samples(monkeypatch):
+    stream, given, fit = permuted(blobs(n_classes=2), 2), [], VAE.fit
+    monkeypatch.setattr(
+        VAE, "fit", lambda self, x, t, replay=None, **o: given.append(replay) or fit(self, x, t, replay, **o)
+    )
+    protocol.run(stream, build("weighted_replay", stream, resample=True, **FIELDS))
+    assert given == [None, {}]
+
+
 def test_a_condition_is_followed_from_its_arrival_and_anchors_are_counted():
     learner, task, _ = at_second_task()
     assert learner.follower.arrival == {0: 0, 1: 0}
     learner.end_task(task)
     assert learner.follower.arrival == {0: 0, 1: 0, 2: 1, 3: 1}
     anchors = 4 * 40 * 3 * 8  # conditions, samples of the chain, codes, in double precision
-    assert learner.bytes()["method"] > anchors
-    assert learner.bytes()["memory"] == 0
+    held = learner.bytes()
+    assert held["anchors"] > anchors
+    assert held["memory"] == 0, "no row of the data is kept"
+    assert sum(held.values()) == sum(v.numel() * v.element_size() for v in learner.state_dict().values())
 
 
 def test_bad_settings_are_refused():

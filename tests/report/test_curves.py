@@ -6,7 +6,7 @@ import pytest
 from report.planted import bare, matrix
 from vestige.drawing import Picture, Table
 from vestige.report.arms import arms
-from vestige.report.curves import MOST_PICTURES, curves, plane
+from vestige.report.curves import LINES_A_PICTURE, MOST_PICTURES, curves, plane
 
 
 def lines(picture):
@@ -41,6 +41,13 @@ def test_runs_of_other_tasks_do_not_share_a_picture_and_what_is_left_out_is_said
     many = curves(arms([bare(f"m{i}") for i in range(MOST_PICTURES + 1)]))
     assert many[-1] == f"Without a picture of their own, for brevity: m{MOST_PICTURES}."
     assert curves(arms([bare(matrices={})])) == []
+
+
+def test_a_hundred_arms_do_not_make_a_hundred_pictures():
+    many = arms([bare(f"m{i:03d}", reference=False) for i in range(LINES_A_PICTURE * MOST_PICTURES + 2)])
+    drawn = curves(many)
+    assert sum(isinstance(part, Picture) for part in drawn) == 2 * MOST_PICTURES
+    assert f"In none of these pictures, for brevity: {many[-2].label}; {many[-1].label}." in drawn
 
 
 def test_the_plane_needs_a_reference():

@@ -47,6 +47,7 @@ def test_what_is_no_accuracy_is_better_when_smaller():
     record = bare(head="chain", matrices={"chain": matrix(2.0)}, baseline={})
     assert better(record, "chain") == "down"
     assert better(bare(head="x", details={"better": "up"}), "x") == "up"
+    assert [better(record, name) for name in ("labels", "variety", "fid", "js")] == ["up", "up", "down", "down"]
     assert heat(arms([record])[0], "chain").limits is None
     assert final(arms([record])[0], "chain")["forgetting"].ours == pytest.approx(1.45)  # to 2, from 1 and from 0.1
 

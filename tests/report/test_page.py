@@ -1,5 +1,6 @@
 """The page: the sections that have something to say, the conclusion in words, everything as files."""
 
+import base64
 import csv
 import re
 
@@ -8,7 +9,7 @@ import pytest
 from dice import Dice
 from report.planted import HOSTILE, LONG, bare, matrix
 from vestige import runner
-from vestige.drawing import Heading, Heat, Page, Table
+from vestige.drawing import Heading, Heat, Page, Picture, Table, curves, encode
 from vestige.errors import InputError
 from vestige.experiments import EXPERIMENTS
 from vestige.report import gather, report, write
@@ -117,6 +118,28 @@ def test_every_exhibit_is_written_from_what_the_page_shows(tmp_path):
     rows = (tmp_path / "out/tables/01-r-1.csv").read_text().splitlines()
     assert list(csv.reader(rows)) == [["after", "a", "b"], ["r", "0.25", ""]]
     assert (tmp_path / "out/figures/01-r-1.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_is_the_same_on_the_page_and_in_its_file_and_drawn_once_a_format(tmp_path, monkeypatch):
+    figure = curves({"a": [1.0, 2.0]}, [1, 2], title="T", x_label="x", y_label="y")
+    page = Page("t").section("One", Picture(figure, "a line"))
+    alone = {kind: encode(figure, kind) for kind in ("png", "pdf", "svg")}
+    drawn = []
+    monkeypatch.setattr(type(figure), "savefig", _counted(type(figure).savefig, drawn))
+    heard = []
+    written = write(page, tmp_path, heard=heard.append)
+    assert heard == ["01-t"]
+    assert sorted(drawn) == ["pdf", "png", "svg"]
+    assert {path.suffix[1:]: path.read_bytes() for path in written.figures} == alone
+    assert base64.b64encode(alone["svg"]).decode() in written.page.read_text()
+
+
+def _counted(real, drawn):
+    def savefig(self, *args, **options):
+        drawn.append(options["format"])
+        return real(self, *args, **options)
+
+    return savefig
 
 
 def test_a_page_can_be_named_and_can_stand_alone(tmp_path):

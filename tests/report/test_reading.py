@@ -82,6 +82,24 @@ def test_todays_code_counts_where_several_versions_ran_the_same(dice, tmp_path):
         assert group.records == (record,)
 
 
+def test_the_code_is_read_only_where_there_is_a_choice(dice, monkeypatch, tmp_path):
+    list(runner.run(runner.plan("dice", tmp_path, preset="paper")))
+    records = gather([tmp_path])
+    monkeypatch.setattr(Dice, "code", lambda self: pytest.fail("read for nothing"))
+    (group,) = groups(records)
+    assert group.records == tuple(records)
+
+
+def test_a_verdict_is_found_once(dice, monkeypatch, tmp_path):
+    list(runner.run(runner.plan("dice", tmp_path, preset="paper")))
+    (group,) = groups(gather([tmp_path]))
+    first = group.verdict
+    monkeypatch.setattr(Dice, "verdict", lambda self, records: pytest.fail("found again"))
+    assert group.verdict is first
+    (bare_runs,) = groups([bare()])
+    assert bare_runs.verdict is None
+
+
 def test_a_figure_takes_the_runs_of_its_table(dice, monkeypatch, tmp_path):
     monkeypatch.setitem(EXPERIMENTS, "dice-figure", Figure())
     list(runner.run(runner.plan("dice", tmp_path, seeds=4)))

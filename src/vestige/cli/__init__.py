@@ -44,6 +44,7 @@ from vestige.cli.demo import Demo
 from vestige.cli.listing import List
 from vestige.cli.matrix import Matrix
 from vestige.cli.monitor import Monitor
+from vestige.cli.policy import Policy
 from vestige.cli.report import Report
 from vestige.cli.run import Run
 from vestige.cli.weigh import Weigh
@@ -59,6 +60,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "matrix": Matrix,
     "audit": Audit,
     "monitor": Monitor,
+    "policy": Policy,
     "run": Run,
     "report": Report,
     "list": List,

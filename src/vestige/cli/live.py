@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vestige.runner import Finished, Unit
 
 EVERY = 10.0  # seconds between two lines on how far a unit is
+NARROW = 60  # columns; a narrower screen has no room for the time that a unit has taken, nor for long words
 
 
 class Pace:
@@ -164,7 +165,7 @@ class Table(Board):
 
     def __init__(self, title: str, total: int, bars: Progress) -> None:
         super().__init__(title, total)
-        self.bars = bars
+        self.bars, self.narrow = bars, bars.console.width < NARROW
         self.all = bars.add_task(output.printable(title), total=total, right="")
         self.rows: dict[Path, TaskID] = {}
         self.number = ""
@@ -197,13 +198,14 @@ class Table(Board):
 
     def _all(self) -> None:
         pace = self.pace
-        right = [
-            f"{pace.finished}/{pace.total}",
-            f"{clock_words(pace.left())} left",
-            self.number and f"last: {self.number}",
-        ]
+        count, left = f"{pace.finished}/{pace.total}", clock_words(pace.left())
+        right = (
+            [count, left, self.number]
+            if self.narrow
+            else [count, f"{left} left", self.number and f"last: {self.number}"]
+        )
         done = pace.finished + sum(pace.shares.values())
-        self.bars.update(self.all, completed=done, right=", ".join(filter(None, right)))
+        self.bars.update(self.all, completed=done, right=("  " if self.narrow else ", ").join(filter(None, right)))
 
 
 @contextmanager
@@ -221,11 +223,12 @@ def board(title: str, total: int, *, as_json: bool) -> Iterator[Board]:
         kept = Column(no_wrap=True, overflow="ellipsis", max_width=int(screen.width * share))
         return TextColumn(text, markup=False, table_column=kept)
 
+    narrow = screen.width < NARROW
     columns = (
-        column("{task.description}", 0.36),
-        BarColumn(bar_width=max(8, screen.width // 8)),
-        TimeElapsedColumn(),
-        column("{task.fields[right]}", 0.42),
+        column("{task.description}", 0.25 if narrow else 0.36),
+        BarColumn(bar_width=max(4, screen.width // 8)),
+        *([] if narrow else [TimeElapsedColumn()]),
+        column("{task.fields[right]}", 0.55 if narrow else 0.42),
     )
     with Progress(*columns, console=screen, transient=True) as bars:
         yield Table(title, total, bars)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,62 +14,94 @@ from vestige.errors import InputError
 
 if TYPE_CHECKING:
     from vestige.drawing import Page
+    from vestige.report import Group, Written
 
 
 @dataclass(frozen=True)
 class Report:
-    """Runs as one page that opens from disk: measured beside published, matrices, curves, time, audit, commands.
+    """Runs as a page that opens from disk: measured beside published, matrices, curves, time, audit, commands.
 
-    Beside the page every figure is written as PNG, PDF and SVG and every table as CSV, LaTeX and Markdown.
+    Runs of one experiment make one page; beside it every figure is written as PNG, PDF and SVG and every table as CSV,
+    LaTeX and Markdown. Runs of several make a short index.html with every verdict, and a page for each.
     """
 
     paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR|RECORD")] = ()
     """Records, or folders of them at any depth; by default 'runs', where 'vestige run' puts them."""
     out: Annotated[Path | None, arg(aliases=["-o"])] = None
-    """The folder to write, or a page NAME.html with its figures and tables in NAME; by default 'report'."""
+    """The folder to write, or a page NAME.html with all else in NAME; by default 'report'."""
     compare: bool = False
     """Set two runs side by side, with paired differences: give two paths."""
     reproductions: bool = False
     """Write the Markdown document of every experiment in one folder, by default 'reproductions'."""
     page_only: bool = False
     """Leave out the files of figures and tables: faster."""
+    files: bool = False
+    """Write the files of figures and tables for several experiments too: several times slower."""
     json: bool = False
     """Print JSON: what was concluded, and where everything is."""
 
     def run(self) -> None:
         """Read, write, say where."""
-        if self.compare and self.reproductions:
-            raise InputError("The options of vestige report must be --compare or --reproductions. Got both instead.")
+        for one, other in (("compare", "reproductions"), ("page_only", "files")):
+            if getattr(self, one) and getattr(self, other):
+                words = " or ".join(f"--{name.replace('_', '-')}" for name in (one, other))
+                raise InputError(f"The options of vestige report must be {words}. Got both instead.")
         if self.reproductions:
             self._document()
             return
         from vestige import report
 
-        page = self._page()
-        written = report.write(page, self.out or Path("report"), files=not self.page_only)
-        if self.json:
-            output.document(
-                {
-                    "conclusion": page.lead,
-                    "page": str(written.page),
-                    "figures": [str(path) for path in written.figures],
-                    "tables": [str(path) for path in written.tables],
-                }
-            )
+        out = self.out or Path("report")
+        if self.compare:
+            self._one(self._compared(), out)
             return
-        output.say(page.lead)
-        more = f", with {len(written.figures)} files of figures and {len(written.tables)} of tables"
-        output.say(f"Written to {written.page}{'' if self.page_only else more}.")
+        paths = self.paths or (Path("runs"),)
+        with output.progress("Reading Records"):
+            records = report.gather(paths)
+        if not records:
+            raise InputError(f"The folder '{paths[0]}' must hold Records. Got none instead.")
+        volumes = report.volumes(report.groups(records))
+        if len(volumes) == 1:
+            self._one(report.page_of(next(iter(volumes.values()))), out)
+        else:
+            self._several(volumes, out)
 
-    def _page(self) -> Page:
+    def _one(self, page: Page, out: Path) -> None:
         from vestige import report
 
-        if not self.compare:
-            paths = self.paths or (Path("runs"),)
-            records = report.gather(paths)
-            if not records:
-                raise InputError(f"The folder '{paths[0]}' must hold Records. Got none instead.")
-            return report.report(records)
+        with output.progress("Drawing") as advance:
+            written = report.write(page, out, files=not self.page_only, heard=lambda name: advance(0, name))
+        self._say(page.lead, written.page, [written], [])
+
+    def _several(self, volumes: Mapping[str, Sequence[Group]], out: Path) -> None:
+        from vestige import report
+
+        drawn = 0
+        with output.progress("Drawing", len(volumes)) as advance:
+
+            def heard(name: str) -> None:
+                nonlocal drawn
+                advance(min(drawn, 1), name)  # the one before is finished
+                drawn += 1
+
+            site = report.write_site(volumes, out, files=self.files, heard=heard)
+        self._say(site.lead, site.index, site.pages, [page.page for page in site.pages])
+
+    def _say(self, lead: str, page: Path, written: Sequence[Written], pages: Sequence[Path]) -> None:
+        figures = [str(path) for one in written for path in one.figures]
+        tables = [str(path) for one in written for path in one.tables]
+        if self.json:
+            told = {"conclusion": lead, "page": str(page), "pages": list(map(str, pages))}
+            output.document(told | {"figures": figures, "tables": tables})
+            return
+        output.say(lead)
+        beside = f", with a page for each of {len(pages)}" if pages else ""
+        more = f", with {len(figures)} files of figures and {len(tables)} of tables" if figures or tables else ""
+        output.say(f"Written to {page}{beside}{more}.")
+
+    def _compared(self) -> Page:
+        from vestige import report
+
         if len(self.paths) != 2:
             raise InputError(f"The paths of vestige report --compare must be two. Got {len(self.paths)} instead.")
         first, second = (report.gather([path]) for path in self.paths)

@@ -1,4 +1,7 @@
-"""Rows are chosen, and data sets held, on the CPU, wherever a run computes: so they are the same on every machine."""
+"""What is done on the CPU, wherever a run computes: rows are chosen and data sets held, the same on every machine.
+
+So is what needs float64, which not every device has.
+"""
 
 from __future__ import annotations
 

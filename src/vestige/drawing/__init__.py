@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vestige.drawing.columns import bars
-    from vestige.drawing.encoding import encode, save
+    from vestige.drawing.encoding import encode, save, settled
     from vestige.drawing.heat import Heat, matrix
     from vestige.drawing.lines import curves
     from vestige.drawing.mosaic import images
     from vestige.drawing.page import Code, Heading, Page, Part, Picture
     from vestige.drawing.quadrants import plane, quadrant
-    from vestige.drawing.tables import Table
+    from vestige.drawing.tables import Link, Table
     from vestige.drawing.trade_off import pareto_front, scatter_front
 
 HOMES = {
     "Code": "page",
     "Heading": "page",
     "Heat": "heat",
+    "Link": "tables",
     "Page": "page",
     "Part": "page",
     "Picture": "page",
@@ -39,12 +40,14 @@ HOMES = {
     "quadrant": "quadrants",
     "save": "encoding",
     "scatter_front": "trade_off",
+    "settled": "encoding",
 }
 
 __all__ = [
     "Code",
     "Heading",
     "Heat",
+    "Link",
     "Page",
     "Part",
     "Picture",
@@ -59,6 +62,7 @@ __all__ = [
     "quadrant",
     "save",
     "scatter_front",
+    "settled",
 ]
 
 

@@ -1,12 +1,14 @@
 """A figure as bytes, and as a file that is written whole or not at all.
 
 The same figure gives the same bytes: no dates, no versions, no random names. The drawing itself depends on the version
-of matplotlib, and so may the bytes.
+of matplotlib, and so may the bytes. Every format has one layout, so that a picture in three formats is laid out once.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,25 @@ METADATA: dict[str, dict[str, Any]] = {
 }
 
 
+@contextmanager
+def settled(figure: Figure) -> Iterator[None]:
+    """The layout of `figure`, found once and held while the block runs; then it is free again."""
+    engine = figure.get_layout_engine()
+    with settings():
+        if engine is not None:
+            figure.draw_without_rendering()
+            figure.set_layout_engine(None)  # else matplotlib draws everything once more to lay it out
+        try:
+            yield
+        finally:
+            figure.set_layout_engine(engine)
+
+
 def encode(figure: Figure, kind: str) -> bytes:
     """`figure` as "png", "svg" or "pdf"."""
     kind = one_of(kind, METADATA, "kind", "encode")
     buffer = io.BytesIO()
-    with settings():
+    with settled(figure):
         figure.savefig(buffer, format=kind, metadata=METADATA[kind])
     return buffer.getvalue()
 

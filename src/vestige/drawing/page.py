@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Self, TypeAlias
@@ -45,12 +46,15 @@ class Picture:
         if not self.alt.strip():
             refuse("alt", "Picture", "words that say what the picture shows", repr(self.alt))
 
+    @cached_property
+    def svg(self) -> bytes:
+        """As SVG, drawn once for the page and for a file beside it."""
+        return encode(self.figure, "svg")
+
     def html(self) -> str:
         """A `<figure>` with the picture inlined."""
-        kind = self.kind if self.kind != "auto" else "svg"
-        data = encode(self.figure, kind)
-        if self.kind == "auto" and len(data) > SVG_BYTES:
-            kind, data = "png", encode(self.figure, "png")
+        small = self.kind == "svg" or (self.kind == "auto" and len(self.svg) <= SVG_BYTES)
+        kind, data = ("svg", self.svg) if small else ("png", encode(self.figure, "png"))
         source = f"data:{MIME[kind]};base64,{base64.b64encode(data).decode()}"
         width = round(self.figure.get_figwidth() * 96)  # CSS has 96 pixels an inch
         caption = f"<figcaption>{_text(self.caption)}</figcaption>" if self.caption else ""

@@ -17,12 +17,26 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from vestige.errors import InputError
 
 MOST_DECIMALS = 12
+PROSE = 60  # letters from which a cell is prose, that no column may squeeze to a word a line
 Cell: TypeAlias = "str | float | int | None"
+
+
+class Link(str):
+    """Words that lead somewhere in HTML, and are words anywhere else."""
+
+    __slots__ = ("to",)
+    to: str
+
+    def __new__(cls, words: str, to: str) -> Self:
+        """`words`, leading to the address `to`."""
+        link = super().__new__(cls, words)
+        link.to = to
+        return link
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,11 @@ class Table:
                 scope = ' scope="row"' if tag == "th" else ""
                 exact = f' data-value="{_exact(value)}"' if _is_number(value) else ""
                 style = f' style="{escape(styles[i, j])}"' if styles and (i, j) in styles else ""
-                cells.append(f"<{tag}{scope}{'' if words[j] else numbers}{exact}{style}>{_html(text)}</{tag}>")
+                shown = (
+                    _html(text) if not isinstance(value, Link) else f'<a href="{escape(value.to)}">{_html(text)}</a>'
+                )
+                kind = numbers if not words[j] else ' class="prose"' if len(text) >= PROSE else ""
+                cells.append(f"<{tag}{scope}{kind}{exact}{style}>{shown}</{tag}>")
             body.append(f"<tr>{''.join(cells)}</tr>")
         caption = f"<caption>{_html(self.title)}</caption>" if self.title else ""
         rows = "\n".join(body)

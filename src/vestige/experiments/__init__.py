@@ -15,6 +15,9 @@ from vestige.experiments.experiment import PRESETS, Experiment, Line, Tell, Verd
 from vestige.experiments.lfiw_calibration import LFIWCalibration
 from vestige.experiments.lfiw_fig1 import LFIWFig1
 from vestige.experiments.lfiw_table1 import LFIWTable1
+from vestige.experiments.lfiw_table2 import LFIWFig2, LFIWTable2
+from vestige.experiments.lfiw_table2_covtype import LFIWTable2Covtype
+from vestige.experiments.lfiw_table3 import LFIWFig3, LFIWTable3
 from vestige.experiments.lfiw_table4 import LFIWTable4, LFIWTable5
 from vestige.experiments.robust_audit import RobustAudit
 from vestige.experiments.robust_early import RobustFig2, RobustFig3, RobustFig4
@@ -52,7 +55,12 @@ EXPERIMENTS: dict[str, Experiment[Any]] = {
     "cdre-table2": CDRETable2(),
     "lfiw-calibration": LFIWCalibration(),
     "lfiw-fig1": LFIWFig1(),
+    "lfiw-fig2": LFIWFig2(),
+    "lfiw-fig3": LFIWFig3(),
     "lfiw-table1": LFIWTable1(),
+    "lfiw-table2": LFIWTable2(),
+    "lfiw-table2-covtype": LFIWTable2Covtype(),
+    "lfiw-table3": LFIWTable3(),
     "lfiw-table4": LFIWTable4(),
     "lfiw-table5": LFIWTable5(),
     "robust-audit": RobustAudit(),

@@ -26,6 +26,7 @@ from vestige.methods.dgr import DGR
 from vestige.methods.following import Follower, Told
 from vestige.methods.generated import Generating, Samples, Taught
 from vestige.methods.replay import dealt
+from vestige.methods.vgr import VGR
 from vestige.methods.weighted_replay import WeightedReplay
 
 
@@ -53,6 +54,11 @@ def digest(*tensors: Tensor) -> str:
     return found.hexdigest()
 
 
+def with_memory(held: dict[str, int], kept: Mapping[int, Tensor]) -> dict[str, int]:
+    """Bytes held, `kept` among them as memory."""
+    return held | {"memory": held["memory"] + sum(x.numel() * x.element_size() for x in kept.values())}
+
+
 class Studied(Generating):
     """Stands between DGR and the teaching of its generator."""
 
@@ -71,6 +77,9 @@ class Studied(Generating):
     def teach(self, task: Task, replay: Mapping[int, Tensor] | None = None) -> None:
         """Learn from the skewed rows, or take from the shelf what another row has learnt from the same."""
         task = Task(task.info, task.x[self.rows], task.y[self.rows], task.val_x, task.val_y)
+        if self.per_task:  # no other row has such generators
+            super().teach(task, replay)
+            return
         before = self.taught[0].generator.state_dict().values() if self.taught else ()
         given = [t for c, x in sorted((replay or {}).items()) for t in (torch.tensor(c), x)]
         key = digest(task.x, task.y, *before, *given) + f"{replay is None} {self.seed}"
@@ -85,6 +94,10 @@ class Studied(Generating):
 
 class Plain(DGR, Studied):
     """Generated replay as it comes."""
+
+
+class Variational(VGR, Studied):
+    """VGR from the same rows. Its generators are told the class, so that a skew leaves them its shares."""
 
 
 class Weighted(WeightedReplay, Studied):
@@ -144,6 +157,11 @@ class Oracle(Weighted):
         c = self.config
         return Keeping(estimator=c.estimator, samples=c.chain_samples, min_rows=c.min_rows, blur=c.blur)
 
+    def bytes(self) -> dict[str, int]:
+        """And the data that was kept."""
+        assert isinstance(self.follower, Keeping)
+        return with_memory(super().bytes(), self.follower.data)
+
 
 class CurrentToo(Plain):
     """The current classes from the generator as well, which is taught before the solver: a rival without ratios.
@@ -197,3 +215,7 @@ class Real(Plain):
         """Rows of each class in turn."""
         rows = [x[dealt(len(x), 0, each, self.seed, "real", c, *names)] for c, x in sorted(self.kept.items())]
         return Samples(torch.cat(rows), torch.tensor(self.replayed()).repeat_interleave(each))
+
+    def bytes(self) -> dict[str, int]:
+        """And the data that was kept."""
+        return with_memory(super().bytes(), self.kept)

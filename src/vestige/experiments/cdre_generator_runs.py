@@ -2,8 +2,8 @@
 
 CDRE section 4.2 and App. A: WGAN, WGAN-GP and three f-GANs with task indices as conditions, one class a task, by FID
 and KID in a classifier's features and by f-divergences of a chain in a CVAE's. A unit is one generator and seed, run by
-`vestige.generation`. Beyond the paper: a conditional VAE as a sixth row; FID of each class and the share of samples
-that the classifier takes for what was asked for, beside pooled FID.
+`vestige.generation`. Beyond the paper: a conditional VAE as a sixth row; and beside pooled FID that of each class, the
+share of samples that the classifier takes for what was asked for, and how varied they are.
 
 Deviations: samples, rows, widths and lengths of training as the preset says. The chain is the paper's, a ratio of
 neighbouring steps. This package's own default, the anchored chain, refuses nearly every cell of these generators: their
@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
+from jaxtyping import Float64
+from torch import Tensor
 
 from vestige import checks, data, generation, rng
 from vestige.experiments.experiment import Experiment, Tell
@@ -35,6 +37,9 @@ GANS: dict[str, tuple[str, dict[str, Any]]] = {
     "f-GAN-rvKL": ("fgan", {"divergence": "reverse_kl"}),
 }
 ROWS = GANS | {"VAE": ("vae", {})}
+# What a reader calls the matrices of a Record.
+NAMES = {"fid": "FID", "kid": "KID", "hellinger2": "squared Hellinger"}
+SHARES = {"labels": "label accuracy (%)", "variety": "variety (% of the data's)"}
 FIGURE = {"digits": "cdre-fig3", "fashion_mnist": "cdre-fig3", "mnist": "cdre-fig6"}  # which the runs are kept under
 
 
@@ -142,3 +147,23 @@ def by_row(records: Sequence[Record], name: str | None = None) -> dict[str, list
     """Records of each generator, of one data set where `name` is given, in the order of ROWS."""
     mine = [r for r in records if name in (None, r.config["data"])]
     return {row: found for row in ROWS if (found := [r for r in mine if r.config["row"] == row])}
+
+
+def means(record: Record, name: str) -> Float64[Tensor, " t"]:
+    """By step, the mean over the classes learnt so far of what was measured."""
+    return record.matrices[name].nanmean(1)
+
+
+def last(record: Record, name: str) -> float:
+    """The mean over classes after the last; NaN if training ended before."""
+    return float(means(record, name)[-1])
+
+
+def word(name: str) -> str:
+    """As a reader calls it."""
+    return (NAMES | SHARES).get(name, name.replace("_", " "))
+
+
+def shares(records: Sequence[Record]) -> list[str]:
+    """The matrices of `SHARES` that every Record has; older ones know nothing of variety."""
+    return [name for name in SHARES if all(name in r.matrices for r in records)]

@@ -16,10 +16,21 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from jaxtyping import Float64
-from torch import Tensor
 
-from vestige.experiments.cdre_generator_runs import GANS, PAPER_SIZE, ROWS, SMOKE, Config, GeneratorRuns, by_row
+from vestige.experiments.cdre_generator_runs import (
+    GANS,
+    PAPER_SIZE,
+    ROWS,
+    SHARES,
+    SMOKE,
+    Config,
+    GeneratorRuns,
+    by_row,
+    last,
+    means,
+    shares,
+    word,
+)
 from vestige.experiments.experiment import Line, Verdict, line
 from vestige.experiments.rwalk_runs import judged
 from vestige.generation import DIVERGENCES, agreement, forgetting, intransigence, rank_correlation
@@ -34,28 +45,19 @@ WORST = "f-GAN-rvKL"  # as published, for Fashion-MNIST
 LOSING = ("WGAN", "WGAN-GP")
 EARLY = 3  # tasks after which samples still look well, against all of them
 ALIKE, RANKED = 0.3, 0.5  # Kendall's tau that counts as agreement, over cells and over generators
-NAMES = {"fid": "FID", "kid": "KID", "labels": "label accuracy (%)", "hellinger2": "squared Hellinger"}
-
-
-def means(record: Record, name: str) -> Float64[Tensor, " t"]:
-    """By step, the mean over the classes learnt so far of what was measured."""
-    return record.matrices[name].nanmean(1)
-
-
-def last(record: Record, name: str) -> float:
-    """The mean over classes after the last; NaN if training ended before."""
-    return float(means(record, name)[-1])
-
-
-def word(name: str) -> str:
-    """As a reader calls it."""
-    return NAMES.get(name, name.replace("_", " "))
 
 
 def refused(record: Record) -> float:
     """The share of cells that the chain refused."""
     said = list(record.details["verdicts"].values())
     return said.count("refused") / len(said) if said else math.nan
+
+
+def _end(runs: Sequence[Record], name: str) -> float:
+    """The mean over seeds after the last class; infinite where a training diverged, which is no better an end."""
+    if any(r.details.get("diverged") for r in runs):
+        return math.inf
+    return fmean(last(r, name) for r in runs)
 
 
 class Measured(GeneratorRuns):
@@ -68,14 +70,14 @@ class Measured(GeneratorRuns):
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
-        """The end of every curve, pooled FID and label accuracy beside it, F and I, and FID class by class."""
+        """The end of every curve, pooled FID and shares beside it, F and I, and FID class by class."""
         out = []
         for row, runs in by_row(records).items():
             out += [line(row, f"{word(name)}, mean over classes", [last(r, name) for r in runs]) for name in MEASURES]
             out += [line(row, "FID, pooled", [float(r.values["fid.pooled"][-1]) for r in runs])]
-            out += [line(row, word("labels"), [last(r, "labels") for r in runs], scale=100)]
-            for name in ("fid", "js", "labels"):
-                scale = 100 if name == "labels" else 1
+            out += [line(row, word(name), [last(r, name) for r in runs], scale=100) for name in shares(runs)]
+            for name in ("fid", "js", *shares(runs)):
+                scale = 100 if name in SHARES else 1
                 out += [line(row, f"F, {word(name)}", [forgetting(r, name) for r in runs], scale=scale)]
                 out += [line(row, f"I, {word(name)}", [intransigence(r, name) for r in runs], scale=scale)]
             out += [line(row, "refused by the chain (%)", [refused(r) for r in runs], scale=100)]
@@ -90,20 +92,21 @@ class Measured(GeneratorRuns):
             return Verdict("not judged", f"Only {', '.join(found) or 'nothing'} has been run.")
         claims = {}
         for name in ("fid", "kid", "js"):
-            ends = {row: fmean(last(r, name) for r in found[row]) for row in GANS}
-            ends = {row: math.inf if math.isnan(end) else end for row, end in ends.items()}  # diverged: no worse end
-            worst = max(ends, key=lambda row: ends[row])
-            claims[f"by {word(name)} the worst is {WORST} (it is {worst})"] = worst == WORST
+            ends = {row: _end(found[row], name) for row in GANS}
+            refused = [row for row, end in ends.items() if math.isnan(end)]
+            worst = max(GANS, key=lambda row: -math.inf if row in refused else ends[row])
+            beside = f", without {', '.join(refused)}, which the chain refused" if refused else ""
+            claims[f"by {word(name)} the worst is {WORST} (it is {worst}{beside})"] = worst == WORST and not refused
         return judged(claims)
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
-        """A curve a generator for every measure, pooled FID and label accuracy among them."""
+        """A curve a generator for every measure, pooled FID and shares among them."""
         from vestige.drawing import curves
 
         drawn, found = {}, by_row(records)
         steps = [str(t + 1) for t in range(len(records[0].task_names))]
-        for name in (*MEASURES, "labels"):
-            scale = 100 if name == "labels" else 1
+        for name in (*MEASURES, *shares(records)):
+            scale = 100 if name in SHARES else 1
             series = {row: scale * torch.stack([means(r, name) for r in runs]).mean(0) for row, runs in found.items()}
             drawn[name] = curves(series, steps, title=self.item, x_label="classes learnt", y_label=word(name))
         pooled = {row: torch.stack([r.values["fid.pooled"] for r in runs]).mean(0) for row, runs in found.items()}
@@ -228,13 +231,18 @@ class BeyondMatrixImages(GeneratorRuns):
             found = by_row(records, name)
             if set(found) != set(ROWS):
                 return Verdict("not judged", f"On {name} only {', '.join(found)} has been run.")
-            cells = [fmean(agreement(r, "fid", "js") for r in runs) for runs in found.values()]
-            cells = [tau for tau in cells if not math.isnan(tau)]
-            ranks = [tau for tau in over_generators(records, name, "fid") if not math.isnan(tau)]
-            middle, order = median(cells or [math.nan]), fmean(ranks) if ranks else math.nan
+            cells = [_mean([agreement(r, "fid", "js") for r in runs]) for runs in found.values()]
+            middle = median([tau for tau in cells if not math.isnan(tau)] or [math.nan])
+            order = _mean(over_generators(records, name, "fid"))
             claims[f"{name}: over steps and classes tau is at least {ALIKE:g} (it is {middle:.2f})"] = middle >= ALIKE
             claims[f"{name}: over generators tau is at least {RANKED:g} (it is {order:.2f})"] = order >= RANKED
         return judged(claims)
+
+
+def _mean(taus: Sequence[float]) -> float:
+    """Of those seeds that have one."""
+    known = [tau for tau in taus if not math.isnan(tau)]
+    return fmean(known) if known else math.nan
 
 
 def over_generators(records: Sequence[Record], name: str, view: str) -> list[float]:

@@ -39,10 +39,6 @@ class Trained(Experiment[S]):
     def parts(self, config: S, seed: int) -> tuple[Stream, Learner]:
         """The stream of a unit, and the learner that will be trained on it."""
 
-    def computes_on(self, config: S) -> tuple[str, ...]:
-        """Everywhere, unless a generator is trained beside the learner: those keep to the CPU."""
-        return ("cpu",) if hasattr(config, "generator") else self.devices
-
     def unit_name(self, config: S) -> str:
         """A unit by its name, for a progress bar."""
         return str(getattr(config, "row", self.name))

@@ -1,7 +1,8 @@
 """Forgetting and intransigence of a generator from any of its matrices, and whether two views rank alike.
 
-RWalk's Eq. 3 and 4 with a distance in place of an accuracy: smaller is better, except for the accuracy of labels. The
-reference of intransigence is what a perfect generator would get: real rows in place of samples, and 0 for a divergence.
+RWalk's Eq. 3 and 4 with a distance in place of an accuracy: smaller is better, except for the accuracy of labels and
+for variety, which generators lose. The reference of intransigence is what a perfect generator would get: real rows in
+place of samples, and 0 for a divergence.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 from vestige import metrics
 from vestige.record import Record
 
-LARGER_IS_BETTER = ("labels",)
+LARGER_IS_BETTER = ("labels", "variety")
 
 
 def better(name: str) -> str:

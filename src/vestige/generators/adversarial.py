@@ -165,14 +165,14 @@ class Adversarial(Generator):
             maker.descend(loss, self.gradient_clip)
             # a plain mean at first, so that the weights that the fit began with do not linger
             follow(averaged, self.generator_, min(self.average, step / (step + 1)))
-            losses.append(torch.stack([loss, *terms.values()]).detach().double())
+            losses.append(torch.stack([loss, *terms.values()]).detach())
             if step % max(steps // STRETCHES, 1) == 0 or step == steps - 1:
                 self._still_finite(losses)
                 tell(step / steps, f"step {step} of {steps}")
         shares = torch.tensor(source.conditions).repeat(-(-ROWS // len(source.conditions)))
         settle(averaged, torch.randn(len(shares), self.codes, generator=noise), shares)
         self.generator_ = averaged
-        parts = torch.stack(losses).tensor_split(min(STRETCHES, steps))
+        parts = torch.stack(losses).cpu().double().tensor_split(min(STRETCHES, steps))
         curves = torch.stack([part.mean(0) for part in parts]).T.tolist()
         report: dict[str, Any] = {"steps": steps, "curves": dict(zip(["generator", *terms], curves, strict=True))}
         if self.gradient_clip is not None:

@@ -8,6 +8,9 @@ generator drew before the call. Two numbers per condition are all that stays of 
 it was seen, and how widely its pixels spread, against which a collapse is told.
 
 Samples are rows of pixels in [0, 1], or whatever range the data has where a generator says so.
+
+It computes, and draws, on the device that tensors are made on. What comes in may lie on any; it is looked at, and how
+widely it spreads is reckoned, on the CPU and in float64, which not every device has.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class Generator(ABC):
         checks.number(self.collapse, "collapse", owner, low=0, high=1)
         self.check()
         self.known_: tuple[int, ...] = ()
-        self.spread_ = torch.zeros(self.conditions, dtype=torch.float64)  # 0: not learnt yet
+        self.spread_ = torch.zeros(self.conditions, dtype=torch.float64, device="cpu")  # 0: not learnt yet
         self.report_: dict[str, Any] = {}
         self._build(0)
 
@@ -93,12 +96,12 @@ class Generator(ABC):
         """Learn the conditions of `task` from their data `x`; keep the earlier ones by `replay`.
 
         `task` is one condition for all rows or one for each. `replay` is None for samples of the generator as it is
-        before the call, drawn anew in every epoch; or {condition: samples} to take instead; {} lets it forget. If
-        training diverges the generator stays as it was.
+        before the call, drawn anew in every epoch; or {condition: samples} to take instead, of conditions that it may
+        never have seen itself; {} lets it forget. If training diverges the generator stays as it was.
         """
         owner = f"{type(self).__name__}.fit"
         seed = checks.whole(seed, "seed", owner)
-        rows = numbers(admit(x, "x", owner, self.shape, min_rows=2), torch.float32)
+        rows = self._rows(x, "x", owner, min_rows=2)
         labels = self._conditions(task, len(rows), owner)
         new = sorted(set(labels.tolist()))
         held: dict[int, Tensor] | None = None
@@ -108,16 +111,18 @@ class Generator(ABC):
                 old = checks.whole(key, "replay", owner, low=0, high=self.conditions - 1)
                 if old in new:
                     checks.refuse("replay", owner, "of conditions other than those of 'task'", old)
-                held[old] = numbers(admit(samples, f"replay[{old}]", owner, self.shape, min_rows=2), torch.float32)
+                held[old] = self._rows(samples, f"replay[{old}]", owner, min_rows=2)
         trained, before = self.copy(), self.copy()
         if not self.known_:
             trained._build(rng.child_seed(seed, "init"))
         earlier = [c for c in self.known_ if c not in new] if held is None else list(held)
         source = Source(rows, labels, earlier, held if held is not None else before.draw)
         report = trained._fit(source, seed, tell or (lambda share, words: None))
-        trained.known_ = tuple(sorted({*self.known_, *new}))
-        for c in new:
-            trained.spread_[c] = spread(rows[labels == c])
+        taught = {c: rows[labels == c] for c in new}
+        taught |= {c: x for c, x in (held or {}).items() if c not in self.known_}  # all that is known of them
+        trained.known_ = tuple(sorted({*self.known_, *taught}))
+        for c, own in taught.items():
+            trained.spread_[c] = spread(own)
         trained.report_ = {"generator": self.name, "learnt": new, "replayed": earlier, **report}
         trained._watch(seed)
         self.__dict__.update(trained.__dict__)
@@ -179,7 +184,7 @@ class Generator(ABC):
         for name, net in self._nets().items():
             own = {k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")}
             net.load_state_dict(own)
-        self.known_, self.spread_ = tuple(known), state["spread"].clone()
+        self.known_, self.spread_ = tuple(known), state["spread"].cpu().clone()
         return self
 
     def bytes(self) -> int:
@@ -197,11 +202,16 @@ class Generator(ABC):
 
         return store.load_built(cls, path, "generator", lambda config: build(config.pop("generator"), **config))
 
+    def _rows(self, x: ArrayLike, name: str, owner: str, *, min_rows: int = 1) -> Float[Tensor, "n d"]:
+        """`x` as flat rows, looked at on the CPU, for networks on the device that tensors are made on."""
+        rows = numbers(admit(x, name, owner, self.shape, min_rows=min_rows), torch.float32)
+        return rows.to(torch.get_default_device())
+
     def _conditions(self, task: int | ArrayLike, n: int | None, owner: str) -> Int64[Tensor, " _"]:
         """`task` as one condition a row."""
         if isinstance(task, int) and n is not None:
             return torch.full((n,), checks.whole(task, "task", owner, low=0, high=self.conditions - 1))
-        labels = checks.labels(task, "task", owner, length=n).cpu()
+        labels = checks.labels(task, "task", owner, length=n).to(torch.get_default_device())
         if int(labels.max()) >= self.conditions:
             checks.refuse("task", owner, f"among the conditions 0 .. {self.conditions - 1}", int(labels.max()))
         return labels
@@ -233,4 +243,4 @@ class Generator(ABC):
 
 def spread(rows: Float[Tensor, "n d"]) -> float:
     """Root mean square distance of rows from their mean, a pixel."""
-    return float(rows.double().var(0, correction=0).mean().sqrt())
+    return float(rows.cpu().double().var(0, correction=0).mean().sqrt())

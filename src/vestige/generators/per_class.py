@@ -17,6 +17,7 @@ and moments (`average`, 0 in print), which spares short training the swings of i
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -81,11 +82,12 @@ class PerClassGAN(Generator):
     def _fit(self, source: Source, seed: int, tell: Tell) -> dict[str, Any]:
         if self.output == "sigmoid":
             source.must_be_pixels(f"{type(self).__name__}.fit")
-        if self.output == "sigmoid":
-            source.must_be_pixels(f"{type(self).__name__}.fit")
+        # Samples that are given of a condition without a maker are all there is to learn it from.
+        given = source.replay if isinstance(source.replay, Mapping) else {}
+        learnt = source.real | {c: x for c, x in given.items() if c not in self.makers_}
         found: dict[int, Tensor] = {}
-        for i, (c, rows) in enumerate(source.real.items()):
-            tell(i / len(source.real), f"condition {c}")
+        for i, (c, rows) in enumerate(learnt.items()):
+            tell(i / len(learnt), f"condition {c}")
             with rng.guard(seed, "init", c):
                 maker, judge = self._pair()
             found[c] = self._train(maker, judge, rows, rng.fork(seed, "train", c))
@@ -98,7 +100,7 @@ class PerClassGAN(Generator):
             for c, both in found.items()
             for name, losses in zip(("judge", "maker"), both.T, strict=True)
         }
-        return {"steps": sum(map(len, found.values())), "curves": curves}
+        return {"steps": sum(map(len, found.values())), "curves": curves, "replayed": []}
 
     def _train(
         self, maker: nn.Module, judge: nn.Module, x: Float[Tensor, "n d"], noise: Noise
@@ -111,7 +113,7 @@ class PerClassGAN(Generator):
         mean = [value.clone() for value in now]
         batch = min(self.batch, len(x))
         steps = len(x) // batch
-        losses = []
+        losses: list[Tensor] = []
         for _ in range(self.epochs):
             order = torch.randperm(len(x), generator=noise)[: steps * batch]
             codes = torch.randn(steps, self.batch, CODES, generator=noise)
@@ -128,7 +130,8 @@ class PerClassGAN(Generator):
                 made.backward()
                 makes.step()
                 judge.requires_grad_(True)
-                torch._foreach_lerp_(mean, now, 1 - self.average)
+                # The mean of all so far until the running mean is longer: the first weights are worth nothing.
+                torch._foreach_lerp_(mean, now, 1 - min(self.average, len(losses) / (len(losses) + 1)))
                 losses.append(torch.stack([judged.detach(), made.detach()]))
         torch._foreach_copy_(now, mean)
         return torch.stack(losses)

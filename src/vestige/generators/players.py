@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 
@@ -40,8 +40,8 @@ def follow(averaged: nn.Module, net: nn.Module, keep: float) -> None:
 
 
 @torch.no_grad()
-def settle(net: nn.Module, codes: Float[Tensor, "n z"], conditions: Int64[Tensor, " n"]) -> None:
-    """Running statistics of batch normalisation become those of one pass over `codes`."""
+def settle(net: nn.Module, codes: Float[Tensor, "n z"], conditions: Shaped[Tensor, "n *rest"]) -> None:
+    """Running statistics of batch normalisation become those of one pass over `codes` and what they are drawn for."""
     norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:

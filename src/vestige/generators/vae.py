@@ -33,7 +33,6 @@ from torch.nn import functional
 from vestige import checks, rng
 from vestige.checks import ArrayLike
 from vestige.errors import NotEstimable
-from vestige.features.rows import admit, numbers
 from vestige.generators.base import Generator
 from vestige.generators.source import Draw, Source, Tell
 from vestige.nets.gated_vae import GatedVAENet
@@ -54,7 +53,7 @@ class Scale(nn.Module):
 
     def learn(self, x: Float[Tensor, "n d"]) -> None:
         """Centre and deviation of every column; a constant one keeps its own unit."""
-        deviation, mean = torch.std_mean(x.double(), 0, correction=0)
+        deviation, mean = torch.std_mean(x.cpu().double(), 0, correction=0)
         self.get_buffer("mean").copy_(mean)
         self.get_buffer("deviation").copy_(torch.where(deviation > 0, deviation, 1.0))
 
@@ -118,9 +117,8 @@ class VAE(Generator):
 
     def encode(self, x: ArrayLike) -> Float[Tensor, "n f"]:
         """The mean of the code of each sample, whatever its condition."""
-        rows = numbers(admit(x, "x", "VAE.encode", self.shape), torch.float32)
         with torch.no_grad():
-            return self.net_.encode(self.scale_(rows))[0]
+            return self.net_.encode(self.scale_(self._rows(x, "x", "VAE.encode")))[0]
 
     def _build(self, seed: int) -> None:
         columns = math.prod(self.shape)
@@ -194,7 +192,7 @@ class VAE(Generator):
         optimizer = torch.optim.Adam(trained, lr=self.lr, fused=True)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.steps)
         noise, columns = rng.fork(seed, "codes"), math.prod(self.shape)
-        terms = torch.empty(self.steps, 2, dtype=torch.float64)
+        losses: list[Tensor] = []
         dealt = self._paired(source).batches(self.batch, self.steps, rng.fork(seed, "batches"))
         for step, (rows, conditions) in enumerate(dealt):
             x, codes = rows[:, :columns], rows[:, columns:]
@@ -203,9 +201,10 @@ class VAE(Generator):
             (nll + cost).mean().backward()
             optimizer.step()
             schedule.step()
-            terms[step, 0], terms[step, 1] = nll.detach().mean(), cost.detach().mean()
+            losses.append(torch.stack([nll.detach().mean(), cost.detach().mean()]))
             if step % STRETCHES == 0:
                 tell(step / self.steps, f"step {step} of {self.steps}")
+        terms = torch.stack(losses).cpu().double()
         if not bool(terms.isfinite().all()):
             first = int((~terms.isfinite().all(1)).nonzero()[0])
             raise NotEstimable(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int64, Shaped
 from torch import Generator as Noise
 from torch import Tensor
 
@@ -22,7 +22,7 @@ from vestige.generators.adversarial import PAPER, Adversarial
 
 
 def gradient_penalty(
-    critic: Callable[[Tensor, Tensor], Tensor], x: Float[Tensor, "n d"], conditions: Int64[Tensor, " n"]
+    critic: Callable[[Tensor, Tensor], Tensor], x: Float[Tensor, "n d"], conditions: Shaped[Tensor, "n *rest"]
 ) -> Float[Tensor, ""]:
     """Mean over rows of (|grad_x critic(x, c)| - 1)^2, itself differentiable in the critic's weights."""
     x = x.detach().requires_grad_()

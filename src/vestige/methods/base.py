@@ -193,7 +193,9 @@ class Learner(ABC):
         parts: dict[str, dict[str, Tensor]] = {"net": {}, "memory": {}, "optimizer": {}, "": {}}
         for key, value in state.items():
             room, _, rest = key.partition(".")
-            parts[room if room in parts else ""][rest if room in parts else key] = value.to(device)
+            # What is held in float64 is held on the CPU, for not every device has it.
+            moved = value.cpu() if value.dtype == torch.float64 else value.to(device)
+            parts[room if room in parts else ""][rest if room in parts else key] = moved
         self._check_net(parts["net"], owner)
         if parts["memory"] and self.memory is None:
             raise StoreError(f"The stored {owner} has a memory; this one has none.")

@@ -10,6 +10,8 @@ chain refuses the next step. Features of the solver are further apart still.
 Encoders change with each fit, so the one of a condition's arrival is kept to see its samples ever after. Kept besides:
 the chain, whose anchors are codes of generated samples under weights. No row of the data, nor its code.
 
+Codes are drawn where the generator computes. The chain, and the weights that come of it, are in float64 and on the CPU.
+
 A condition whose ratio the chain refuses, or that has too few rows, or that came with data twice (its first data is
 then not all that it stands for), has weights of one, and `refused` says why.
 """
@@ -29,6 +31,7 @@ from torch import Tensor, nn
 
 from vestige import rng, weights
 from vestige.chains import Chain
+from vestige.data.near import on_cpu
 from vestige.errors import VestigeError, VestigeWarning
 from vestige.generators import Generator
 from vestige.generators.vae import VAE
@@ -70,6 +73,7 @@ class Told:
     verdict: str
 
 
+@on_cpu
 def tempered(log_ratio: Float[Tensor, " n"], least: float) -> tuple[Float[Tensor, " n"], Told]:
     """Weights of mean one: the ratio to the largest power, at most one, that leaves an ESS of `least` of n."""
     found, flat = weights.diagnose(log_ratio), weights.temper(log_ratio, least)
@@ -104,9 +108,9 @@ class Follower:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", VestigeWarning)  # what the chain doubts stands in its report
-                report = self.chain.step(
-                    {c: eye.code(data[c], self.blur, rng.fork(seed, "real", c)) for c in new},
-                    {c: seen[c].code(x, self.blur, rng.fork(seed, "model", c)) for c, x in drawn.items()},
+                report = on_cpu(self.chain.step)(
+                    {c: eye.code(data[c], self.blur, rng.fork(seed, "real", c)).cpu() for c in new},
+                    {c: seen[c].code(x, self.blur, rng.fork(seed, "model", c)).cpu() for c, x in drawn.items()},
                     seed=seed,
                 )
         except VestigeError as error:  # the chain is as it was, and knows nothing of this generator
@@ -122,10 +126,10 @@ class Follower:
     def log_ratio(self, x: Float[Tensor, "n *shape"], condition: int, *, seed: int) -> Float[Tensor, " n"]:
         """log p/q_t of samples of a condition; zero where it is refused or unknown."""
         if condition in self.refused or condition not in self.arrival:
-            return torch.zeros(len(x), dtype=torch.float64)
+            return torch.zeros(len(x), dtype=torch.float64, device="cpu")
         eye = self.eyes[self.arrival[condition]]
         code = eye.code(x, self.blur, rng.fork(seed, "weigh", condition))
-        found: Tensor = self.chain.log_ratio(code.double(), condition)
+        found: Tensor = on_cpu(self.chain.log_ratio)(code.cpu().double(), condition)
         return found
 
     def state(self) -> dict[str, Tensor]:
@@ -144,8 +148,8 @@ class Follower:
         """The inverse; `skeleton` is a generator of the same configuration."""
         assert isinstance(skeleton, VAE)
         words: dict[str, Any] = json.loads(bytes(state["words"].tolist()))
-        tensors = {k.removeprefix("chain."): v for k, v in state.items() if k.startswith("chain.")}
-        self.chain = Chain.from_state(words["chain"], tensors)
+        tensors = {k.removeprefix("chain."): v.cpu() for k, v in state.items() if k.startswith("chain.")}
+        self.chain = on_cpu(Chain.from_state)(words["chain"], tensors)
         self.arrival, self.barred, self.refused = (dict(words[name]) for name in ("arrival", "barred", "refused"))
         self.eyes = {}
         for number in sorted(set(self.arrival.values())):

@@ -9,6 +9,7 @@ from vestige.ratios.bootstrap import Bootstrap, bootstrap
 from vestige.ratios.bregman import Bregman
 from vestige.ratios.bridge import Bridge
 from vestige.ratios.fgan import FGAN
+from vestige.ratios.forest import Forest
 from vestige.ratios.kliep import KLIEP
 from vestige.ratios.kliep_net import KLIEPNet
 from vestige.ratios.logistic import Logistic
@@ -23,6 +24,7 @@ RATIOS: dict[str, type[Ratio]] = {
     "Bregman": Bregman,
     "Bridge": Bridge,
     "FGAN": FGAN,
+    "Forest": Forest,
     "KLIEP": KLIEP,
     "KLIEPNet": KLIEPNet,
     "LSIF": LSIF,
@@ -57,6 +59,7 @@ __all__ = [
     "Bootstrap",
     "Bregman",
     "Bridge",
+    "Forest",
     "KLIEPNet",
     "Logistic",
     "PermutationTest",

@@ -2,9 +2,24 @@
 
 from vestige.report.compare import compare
 from vestige.report.files import Written, write
-from vestige.report.page import report
+from vestige.report.page import page_of, report
 from vestige.report.published import lines_table
-from vestige.report.reading import gather
+from vestige.report.reading import Group, gather, groups, volumes
 from vestige.report.reproductions import reproductions
+from vestige.report.site import Site, write_site
 
-__all__ = ["Written", "compare", "gather", "lines_table", "report", "reproductions", "write"]
+__all__ = [
+    "Group",
+    "Site",
+    "Written",
+    "compare",
+    "gather",
+    "groups",
+    "lines_table",
+    "page_of",
+    "report",
+    "reproductions",
+    "volumes",
+    "write",
+    "write_site",
+]

@@ -16,8 +16,7 @@ WORDS = {"reproduced": "came out", "partly": "came out in part", "not": "did not
 
 def conclusion(group: Group) -> str:
     """A sentence or two."""
-    if group.experiment is not None:
-        verdict = group.experiment.verdict(group.records)
+    if (verdict := group.verdict) is not None:
         judged = f"What was published {WORDS[verdict.word]}." if verdict.word in WORDS else "This was not judged."
         return f"{judged} {verdict.why}"
     found = [(arm, final(arm, arm.first.head)) for arm in declared(arms(group.records))]
@@ -29,7 +28,7 @@ def conclusion(group: Group) -> str:
 
 def overall(found: Sequence[Group]) -> str:
     """How many experiments came out."""
-    verdicts = Counter[str](g.experiment.verdict(g.records).word for g in found if g.experiment is not None)
+    verdicts = Counter[str](group.verdict.word for group in found if group.verdict is not None)
     parts = [f"{_count(verdicts.total(), 'experiment')}: " + _listed(verdicts) + "."] if verdicts else []
     bare = sum(group.experiment is None for group in found)
     return " ".join([*parts, *([f"{_count(bare, 'group')} of runs without a published counterpart."] if bare else [])])
@@ -37,12 +36,18 @@ def overall(found: Sequence[Group]) -> str:
 
 def summary(found: Sequence[Group]) -> Table:
     """One line a group."""
-    rows = []
-    for group in found:
-        verdict = group.experiment.verdict(group.records).word if group.experiment is not None else None
-        item = group.experiment.item if group.experiment is not None else ""
-        rows.append((group.title.partition(":")[0], item, verdict or "-", len(group.records)))
+    rows = [(group.name, item(group), word(group), len(group.records)) for group in found]
     return Table("What came out", ("runs", "item", "verdict", "Records"), rows)
+
+
+def item(group: Group) -> str:
+    """The table or figure that a group is about."""
+    return "" if group.experiment is None else group.experiment.item
+
+
+def word(group: Group) -> str:
+    """The verdict, a dash where nothing was published."""
+    return "-" if group.verdict is None else group.verdict.word
 
 
 def _alone(arm: Arm, lines: dict[str, Line]) -> str:

@@ -32,14 +32,19 @@ def curves(arms: Sequence[Arm]) -> list[Part]:
         record = arm.first
         alike.setdefault((tuple(record.task_names), len(record.R), better(record, record.head)), []).append(arm)
     together = [
-        averages(same[i : i + LINES_A_PICTURE])
+        same[i : i + LINES_A_PICTURE]
         for same in alike.values()
         for i in range(0, len(same), LINES_A_PICTURE)
         if len(same) > 1
     ]
-    left = [arm.label for arm in shown[MOST_PICTURES:]]
-    words = [f"Without a picture of their own, for brevity: {'; '.join(left)}."] if left else []
-    return [*together, *map(every_task, shown[:MOST_PICTURES]), *words]
+    unseen = [arm.label for same in together[MOST_PICTURES:] for arm in same]
+    alone = [arm.label for arm in shown[MOST_PICTURES:]]
+    return [
+        *map(averages, together[:MOST_PICTURES]),
+        *_left_out("In none of these pictures, for brevity", unseen),
+        *map(every_task, shown[:MOST_PICTURES]),
+        *_left_out("Without a picture of their own, for brevity", alone),
+    ]
 
 
 def averages(arms: Sequence[Arm]) -> Picture:
@@ -85,6 +90,10 @@ def plane(arms: Sequence[Arm]) -> list[Part]:
     words = "; ".join(f"{label}: {quadrant}" for label, *_, quadrant in rows)
     picture = Picture(drawing.plane(points, title=title, errors=errors), f"{title}. {words}.", WHISKERS)
     return [picture, Table("Where each stands", ("method", "forgetting", "intransigence", "quadrant"), rows)]
+
+
+def _left_out(words: str, labels: Sequence[str]) -> list[str]:
+    return [f"{words}: {'; '.join(labels)}."] if labels else []
 
 
 def _picture(

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from matplotlib.figure import Figure
 
@@ -23,6 +24,8 @@ from vestige.store import write_bytes
 FIGURES, TABLES = "figures", "tables"
 KINDS = ("png", "pdf", "svg")
 LONGEST_NAME = 60
+# Told in words what is being written now.
+Heard: TypeAlias = "Callable[[str], None]"
 
 
 @dataclass(frozen=True)
@@ -34,28 +37,42 @@ class Written:
     tables: tuple[Path, ...]
 
 
-def write(page: Page, out: str | Path, *, files: bool = True) -> Written:
-    """`page` as OUT/index.html, its pictures and tables beside it; an OUT of NAME.html puts those into NAME.
+def nothing(words: str) -> None:
+    """Hears what is being written, and does nothing."""
 
-    Without `files` the page is all that is written, in a fraction of the time.
-    """
+
+def place(out: str | Path) -> tuple[Path, Path]:
+    """The page and the folder of an OUT: OUT/index.html in OUT, or NAME.html with NAME."""
     out = Path(out)
     named = out.suffix.lower() in (".html", ".htm")
-    folder = out.with_suffix("") if named else out
+    return (out, out.with_suffix("")) if named else (out / "index.html", out)
+
+
+def write(page: Page, out: str | Path, *, files: bool = True, heard: Heard = nothing) -> Written:
+    """`page` as OUT/index.html, its pictures and tables beside it; an OUT of NAME.html puts those into NAME.
+
+    Without `files` the page is all that is written, in a fraction of the time. `heard` is told the name of each picture
+    and table before it is written.
+    """
+    at, folder = place(out)
     drawn: list[Path] = []
     tables: list[Path] = []
     for name, exhibit in exhibits(page) if files else ():
+        heard(name)
         if isinstance(exhibit, Table):
             formats = {"csv": exhibit.csv(), "tex": exhibit.latex(), "md": exhibit.markdown()}
             for suffix, text in formats.items():
                 tables.append(folder / TABLES / f"{name}.{suffix}")
                 write_bytes(tables[-1], text.encode())
         else:
-            drawn += [drawing.save(exhibit, folder / FIGURES / f"{name}.{kind}") for kind in KINDS]
-    return Written(page.save(out if named else folder / "index.html"), tuple(drawn), tuple(tables))
+            with drawing.settled(exhibit.figure):  # laid out once, drawn in each format
+                for kind in KINDS:
+                    drawn.append(folder / FIGURES / f"{name}.{kind}")
+                    write_bytes(drawn[-1], exhibit.svg if kind == "svg" else drawing.encode(exhibit.figure, kind))
+    return Written(page.save(at), tuple(drawn), tuple(tables))
 
 
-def exhibits(page: Page) -> Iterator[tuple[str, Table | Figure]]:
+def exhibits(page: Page) -> Iterator[tuple[str, Table | Picture]]:
     """Every table and picture of the page under a name of its own; a coloured matrix comes as both."""
     seen: dict[str, int] = {}
     for number, (heading, parts) in enumerate(page.sections, 1):
@@ -65,13 +82,11 @@ def exhibits(page: Page) -> Iterator[tuple[str, Table | Figure]]:
             plain = f"{number:02d}-{slug(title(part)) or slug(heading) or 'part'}"
             seen[plain] = seen.get(plain, 0) + 1
             name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"
-            if isinstance(part, Picture):
-                yield name, part.figure
-            elif isinstance(part, Table):
+            if isinstance(part, Picture | Table):
                 yield name, part
             else:
                 yield name, part.table()
-                yield name, picture(part)
+                yield name, Picture(picture(part), part.title or heading)
 
 
 def title(part: Table | Heat | Picture) -> str:

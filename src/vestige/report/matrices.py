@@ -1,8 +1,8 @@
 """Matrices R[trained_up_to, tested_on]: coloured tables, and what they sum up to.
 
 Everything is a mean over the seeds of an arm; the quantities are those of `metrics.matrix` on the stored matrices. The
-matrices of the protocol's heads hold accuracies. Any other holds divergences or losses, which are better when smaller,
-unless the Record's details say `better: up`.
+matrices of the protocol's heads hold accuracies, and so do some of a generator's (see `generation.summary`). Any other
+holds divergences or losses, which are better when smaller, unless the Record's details say `better: up`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from vestige.drawing import Heat, Part, Table
 from vestige.experiments import Line
+from vestige.generation.summary import LARGER_IS_BETTER
 from vestige.metrics.matrix import MatrixSummary, summary
 from vestige.record import Record
 from vestige.report.arms import Arm
@@ -30,7 +31,7 @@ MOST_MATRICES = 12
 
 def better(record: Record, head: str) -> str:
     """The good direction of a matrix."""
-    return "up" if head in HEADS or record.details.get("better") == "up" else "down"
+    return "up" if head in (*HEADS, *LARGER_IS_BETTER) or record.details.get("better") == "up" else "down"
 
 
 def summed(record: Record, head: str) -> MatrixSummary | None:

@@ -41,6 +41,11 @@ def report(records: Sequence[Record], *, title: str = "") -> Page:
     found = groups(records)
     if not found:
         raise InputError("The 'records' of report must be at least one. Got none instead.")
+    return page_of(found, title=title)
+
+
+def page_of(found: Sequence[Group], *, title: str = "") -> Page:
+    """One group, or several with a section each."""
     if len(found) == 1:
         page = Page(title or found[0].title, conclusion(found[0]))
         for heading, parts in chapters(found[0]):

@@ -22,12 +22,12 @@ def lines_table(experiment: Experiment[Any], records: Sequence[Record], *, title
 
 def published(group: Group) -> list[Part]:
     """The verdict with its rule, what the preset leaves out, and the table; nothing for bare runs."""
-    experiment, records = group.experiment, group.records
-    if experiment is None:
+    experiment, records, verdict = group.experiment, group.records, group.verdict
+    if experiment is None or verdict is None:
         return []
     note = "se: standard error over seeds."
     return [
-        f"Verdict: {experiment.verdict(records).word}, by a rule that was written before the run. {experiment.rule}",
+        f"Verdict: {verdict.word}, by a rule that was written before the run. {experiment.rule}",
         *([f"Against the published setting this leaves out: {left}"] if (left := left_out(group)) else []),
         lines_table(experiment, records, title=experiment.item, note=note),
     ]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from vestige.errors import InputError
-from vestige.experiments import EXPERIMENTS, PRESETS, Experiment
+from vestige.experiments import EXPERIMENTS, PRESETS, Experiment, Verdict
 from vestige.record import Record
 
 # How a file that is a Record begins; other JSON in a folder is not ours to judge.
@@ -32,6 +33,16 @@ class Group:
     records: tuple[Record, ...]
     experiment: Experiment[Any] | None = None
     borrowed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the experiment, or what bare runs were made on."""
+        return self.title if self.experiment is None else self.title.partition(":")[0]
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """The experiment's rule, applied once; bare runs have none."""
+        return None if self.experiment is None else self.experiment.verdict(self.records)
 
 
 def gather(paths: Iterable[str | Path]) -> list[Record]:
@@ -57,7 +68,7 @@ def groups(records: Sequence[Record]) -> list[Group]:
         own = [record for record in records if record.config.get("experiment") == name]
         settings = by_setting(own) if own else belonging(name, records)
         for words, runs in settings.items():
-            chosen = _latest(runs, experiment.code()) if own else tuple(runs)
+            chosen = _latest(runs, experiment) if own else tuple(runs)
             more = f" ({words})" if words and len(settings) > 1 else ""
             found.append(Group(f"{name}: {experiment.item}{more}", chosen, experiment, borrowed=not own))
     others: dict[str, list[Record]] = {}
@@ -65,6 +76,14 @@ def groups(records: Sequence[Record]) -> list[Group]:
         if record.config.get("experiment") not in EXPERIMENTS:
             others.setdefault(subject(record), []).append(record)
     return [*found, *(Group(name, tuple(runs)) for name, runs in sorted(others.items()))]
+
+
+def volumes(found: Iterable[Group]) -> dict[str, list[Group]]:
+    """Groups by name: what stands on one page where there are several."""
+    by_name: dict[str, list[Group]] = {}
+    for group in found:
+        by_name.setdefault(group.name, []).append(group)
+    return by_name
 
 
 def by_setting(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -108,12 +127,16 @@ def subject(record: Record) -> str:
     return f"{words or 'Runs'}{f', {record.head}-head' if record.head else ''}"
 
 
-def _latest(records: Sequence[Record], code: str) -> tuple[Record, ...]:
+def _latest(records: Sequence[Record], experiment: Experiment[Any]) -> tuple[Record, ...]:
     """One Record a configuration and seed: where several versions of the code made one, that of today's counts."""
-    chosen: dict[tuple[str, int], Record] = {}
-    for record in sorted(records, key=lambda record: record.code == code):
-        chosen[repr(record.config), record.seed] = record
-    return tuple(sorted(chosen.values(), key=lambda record: (record.seed, record.id)))
+    versions: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        versions.setdefault((repr(record.config), record.seed), []).append(record)
+    # Reading the code takes longer than reading the Records, and is done where there is a choice.
+    choice = any(len(own) > 1 for own in versions.values())
+    code = experiment.code() if choice else ""
+    chosen = [sorted(own, key=lambda record: record.code == code)[-1] for own in versions.values()]
+    return tuple(sorted(chosen, key=lambda record: (record.seed, record.id)))
 
 
 def _is_record(file: Path) -> bool:

@@ -2,15 +2,16 @@
 
 A unit is run within `torch.device(...)`, where tensors, networks and draws are made and tasks are handed out; on the
 CPU, the default of torch, nothing is put around it. Which devices a unit can compute on, best first, is said by its
-experiment (`computes_on`): all, where a learner is trained on a stream of tasks; the CPU alone for a generator, and for
-chains and ratios, which are in float64 and use scipy. A device that is absent, or that a unit cannot use, is refused.
+experiment (`computes_on`): all, where a learner is trained on a stream of tasks, with a generator or without; the CPU
+alone for chains and ratios, which are in float64 and use scipy. A device that is absent, or that a unit cannot use, is
+refused.
 
 The id of a Record does not know the device, as it knows neither the number of threads nor the version of torch: all of
 them change bits and none of them the question, and a finished unit is never run again. The Record says where it was
 made (`machine["device"]`), and a checkpoint of one device is not taken up on another.
 
-Untested on a GPU: tests run every method on a device that is made up, which computes on the CPU and refuses tensors,
-generators and conversions that a GPU would refuse, and float64, which MPS has not.
+Untested on a GPU: tests run every method and every generator on a device that is made up, which computes on the CPU and
+refuses tensors, generators and conversions that a GPU would refuse, and float64, which MPS has not.
 """
 
 from __future__ import annotations

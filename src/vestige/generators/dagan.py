@@ -1,0 +1,236 @@
+"""DAGAN: from an example and noise, another image of the example's class (Antoniou et al. 2017; LFIW 3.2, App. C.4).
+
+The critic sees pairs (see `pairs`): two different images of one class, or an image and what is made of it. The
+generator minimises -E[D(G(z, a), a)]. Networks are in `nets.dagan`: `output` "pixels" is the U-net of the paper's kind,
+"moves" moves the pixels of the example and is ours.
+
+It has no conditions: what it makes is decided by an example, whose class may be one that it never saw. So it is no
+`Generator` with `fit(x, task)` and `sample(n, task)`; that would take examples of each class, kept, and those are data.
+**It keeps none**: whoever wants samples brings the examples, and counts them. The rest of that contract holds: same
+seed, same bits; a report with curves; a watch for collapse; states, saving and loading without pickle.
+
+Its own way to fail is to ignore the noise. `report_["spread"]` is how widely samples of one example differ, as a share
+of how widely images of one class do; below `collapse` it warns.
+
+Deviations. Classes have equal shares whatever their number of images. The generator that a fit leaves is a running mean
+over its steps, as in `adversarial`. The preset "paper" has four levels of four convolutions, batches of 32, five steps
+of the critic for each of the generator's and Adam with 1e-4 and (0, 0.9), as Antoniou et al. have; their 500 epochs are
+here a number of steps. The presets "small" and "small_pixels" are ours.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from jaxtyping import Float
+from torch import Generator as Noise
+from torch import Tensor
+
+from vestige import checks, rng, store
+from vestige.checks import ArrayLike
+from vestige.errors import NotEstimable, NotFitted, VestigeWarning
+from vestige.features.rows import admit, numbers
+from vestige.generators.base import ROWS, spread
+from vestige.generators.pairs import Classes, critic_terms
+from vestige.generators.players import Player, follow, settle
+from vestige.generators.source import Tell
+from vestige.nets.convolutional import image_shape
+from vestige.nets.dagan import Maker, Mover, PairCritic, PixelMaker
+
+OUTPUTS: dict[str, type[Maker]] = {"moves": Mover, "pixels": PixelMaker}
+STRETCHES = 50  # points of a training curve
+WATCHED, DRAWN = 32, 16  # examples by which a collapse is told, and samples of each
+
+
+@dataclass(eq=False)
+class DAGAN:
+    """Learns what varies within a class, and varies examples accordingly. Images are pixels in [0, 1]."""
+
+    name: ClassVar[str] = "dagan"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "small": {},
+        "small_pixels": {"output": "pixels", "steps": 10_000},
+        "paper": {
+            "output": "pixels",
+            "filters": (64, 64, 128, 128),
+            "layers": 4,
+            "critic_filters": (64, 64, 128, 128),
+            "codes": 100,
+            "steps": 100_000,
+            "critic_steps": 5,
+            "lr": 1e-4,
+            "critic_lr": 1e-4,
+            "average": 0.0,
+        },
+    }
+
+    shape: tuple[int, ...] = (28, 28)
+    output: str = "moves"
+    filters: tuple[int, ...] = (16, 32, 32)  # of the generator, level by level down
+    layers: int = 1  # convolutions of a level
+    critic_filters: tuple[int, ...] = (16, 32, 64)
+    codes: int = 32  # normal numbers beside an example
+    batch: int = 32
+    steps: int = 1000  # of the generator
+    critic_steps: int = 1  # for each of the generator's
+    lr: float = 2e-4
+    critic_lr: float = 1e-3
+    betas: tuple[float, ...] = (0.0, 0.9)
+    penalty: float = 10.0
+    average: float = 0.99  # what the running mean of the generator's weights keeps in a step; 0 leaves the last
+    collapse: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("shape", "filters", "critic_filters"):
+            widths = tuple(checks.whole(n, name, "DAGAN", low=1) for n in getattr(self, name))
+            if not widths:
+                checks.refuse(name, "DAGAN", "at least one number", "none")
+            setattr(self, name, widths)
+        checks.one_of(self.output, OUTPUTS, "output", "DAGAN")
+        self._image = image_shape(self.shape, "DAGAN")
+        for name in ("layers", "codes", "steps", "critic_steps"):
+            checks.whole(getattr(self, name), name, "DAGAN", low=1)
+        checks.whole(self.batch, "batch", "DAGAN", low=2)
+        if len(self.betas) != 2:
+            checks.refuse("betas", "DAGAN", "two numbers", f"{len(self.betas)}")
+        for name, values in (("betas", self.betas), ("average", (self.average,))):
+            for value in values:
+                checks.number(value, name, "DAGAN", low=0, high=1, open_high=True)
+        for name in ("lr", "critic_lr"):
+            checks.number(getattr(self, name), name, "DAGAN", low=0, open_low=True, high=math.inf, open_high=True)
+        checks.number(self.penalty, "penalty", "DAGAN", low=0, high=math.inf, open_high=True)
+        checks.number(self.collapse, "collapse", "DAGAN", low=0, high=1)
+        self.betas = tuple(map(float, self.betas))
+        self.report_: dict[str, Any] = {}
+        self._build(0)
+
+    def fit(self, x: ArrayLike, y: ArrayLike, *, seed: int = 0, tell: Tell | None = None) -> Self:
+        """Learn from images `x` and their classes `y`, two of each at least; begins anew. Nothing of `x` is kept."""
+        owner = "DAGAN.fit"
+        seed = checks.whole(seed, "seed", owner)
+        rows = self._pixels(x, "x", owner)
+        labels = checks.labels(y, "y", owner, length=len(rows)).cpu()
+        order = torch.argsort(labels, stable=True)
+        names, count = labels.unique(return_counts=True)
+        if int(count.min()) < 2:
+            checks.refuse("y", owner, "two images of each class at least", f"one of class {int(names[count < 2][0])}")
+        trained, told = copy.deepcopy(self), tell or (lambda share, words: None)
+        trained._build(rng.child_seed(seed, "init"))
+        trained._train(rows[order], Classes(count.cumsum(0) - count, count), seed, told)
+        self.__dict__.update(trained.__dict__)  # at the end, so that what diverged leaves no trace
+        if self.report_["collapsed"]:
+            warnings.warn(
+                f"dagan has collapsed: samples of one example differ {self.report_['spread']:.2g} times as much as "
+                "images of one class do.",
+                VestigeWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def sample_from(self, examples: ArrayLike, *, each: int = 1, seed: int = 0) -> Float[Tensor, "m *shape"]:
+        """`each` images of the class of every example, those of the first example first; same seed, same images."""
+        owner = "DAGAN.sample_from"
+        each, seed = checks.whole(each, "each", owner, low=1), checks.whole(seed, "seed", owner)
+        if not self.report_:
+            raise NotFitted(f"{owner} was called before fit.")
+        rows = self._pixels(examples, "examples", owner).repeat_interleave(each, 0)
+        return self._made(rows, rng.fork(seed, "sample")).unflatten(1, self.shape)
+
+    def config(self) -> dict[str, Any]:
+        """The configuration as plain JSON."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that was learnt, as flat tensors, copied."""
+        nets = {"generator": self.generator_, "critic": self.critic_}
+        return {f"{n}.{k}": v.detach().clone() for n, net in nets.items() for k, v in net.state_dict().items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> Self:
+        """Take over what another of the same configuration has learnt; a mismatch names the key."""
+        state = store.load_into(self.state_dict(), state, "DAGAN")
+        for name, net in (("generator", self.generator_), ("critic", self.critic_)):
+            net.load_state_dict({k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")})
+        return self
+
+    def bytes(self) -> int:
+        """What the learnt state occupies."""
+        return sum(value.numel() * value.element_size() for value in self.state_dict().values())
+
+    def save(self, path: str | Path) -> Path:
+        """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
+        return store.save(path, "dagan", {"config": self.config(), "report": self.report_}, self.state_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The DAGAN stored at `path`."""
+        return store.load_built(cls, path, "dagan", lambda config: cls(**checks.options(cls, None, config, "DAGAN")))
+
+    def _build(self, seed: int) -> None:
+        first, second = rng.child_seed(seed, "generator"), rng.child_seed(seed, "critic")
+        kind = OUTPUTS[self.output]
+        self.generator_ = kind(self.codes, self._image, self.filters, self.layers, seed=first).eval()
+        self.critic_ = PairCritic(self._image, self.critic_filters, seed=second)
+
+    def _pixels(self, x: ArrayLike, name: str, owner: str) -> Float[Tensor, "n d"]:
+        rows = numbers(admit(x, name, owner, self.shape), torch.float32)
+        low, high = float(rows.min()), float(rows.max())
+        if low < 0 or high > 1:
+            checks.refuse(name, owner, "in [0, 1], as its samples are", f"values from {low:.4g} to {high:.4g}")
+        return rows
+
+    def _codes(self, n: int, noise: Noise) -> Float[Tensor, "n z"]:
+        return torch.randn(n, self.codes, generator=noise)
+
+    @torch.no_grad()
+    def _made(self, examples: Float[Tensor, "n d"], noise: Noise) -> Float[Tensor, "n d"]:
+        return torch.cat([self.generator_(self._codes(len(part), noise), part) for part in examples.split(ROWS)])
+
+    def _train(self, rows: Float[Tensor, "n d"], classes: Classes, seed: int, tell: Tell) -> None:
+        deal, noise, averaged = rng.fork(seed, "pairs"), rng.fork(seed, "codes"), copy.deepcopy(self.generator_)
+        maker = Player(self.generator_.train(), self.lr, self.betas)
+        judge = Player(self.critic_, self.critic_lr, self.betas)
+        losses: list[Tensor] = []
+        for step in range(self.steps):
+            for _ in range(self.critic_steps):
+                examples, others = (rows[places] for places in classes.pairs(self.batch, deal))
+                made = self.generator_(self._codes(self.batch, noise), examples)
+                terms = critic_terms(self.critic_, others, made.detach(), examples, self.penalty, noise)
+                judge.descend(terms["critic"], None)
+            loss = -self.critic_(made, examples).mean()
+            maker.descend(loss, None)
+            follow(averaged, self.generator_, min(self.average, step / (step + 1)))
+            losses.append(torch.stack([loss, *terms.values()]).detach().double())
+            if step % max(self.steps // STRETCHES, 1) == 0 or step == self.steps - 1:
+                if not bool(torch.stack(losses).isfinite().all()):
+                    words = f"The training of dagan diverged by step {step + 1}."
+                    raise NotEstimable(f"{words} A smaller 'lr' and 'critic_lr' than {self.lr:g} help.")
+                tell(step / self.steps, f"step {step} of {self.steps}")
+        places, _ = classes.pairs(ROWS, deal)
+        settle(averaged, self._codes(ROWS, noise), rows[places])
+        self.generator_ = averaged.eval()
+        parts = torch.stack(losses).tensor_split(min(STRETCHES, self.steps))
+        curves = torch.stack([part.mean(0) for part in parts]).T.tolist()
+        self.report_ = {"generator": self.name, "learnt": len(classes.count), "steps": self.steps}
+        self.report_["curves"] = dict(zip(["generator", *terms], curves, strict=True))
+        self._watch(rows, classes, seed)
+
+    def _watch(self, rows: Float[Tensor, "n d"], classes: Classes, seed: int) -> None:
+        """How widely samples of one example differ, beside images of one class."""
+        noise = rng.fork(seed, "watch")
+        places, _ = classes.pairs(WATCHED, noise)
+        made = self._made(rows[places].repeat_interleave(DRAWN, 0), noise).unflatten(0, (WATCHED, DRAWN))
+        if not bool(torch.isfinite(made).all()):
+            raise NotEstimable("The training of dagan diverged: its samples are not finite.")
+        drawn = torch.tensor([spread(part) for part in made]).square().mean().sqrt()
+        groups = rows.split(classes.count.tolist())
+        real = torch.tensor([spread(part) for part in groups]).square().mean().sqrt()
+        self.report_["spread"] = float(drawn / real) if float(real) > 0 else 1.0
+        self.report_["collapsed"] = self.report_["spread"] < self.collapse

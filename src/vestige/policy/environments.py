@@ -1,0 +1,183 @@
+"""Environments: any continuous one that gymnasium knows by name, without a screen.
+
+    with make("HalfCheetah-v5", 8) as environments:
+        observations = environments.reset([1, 2, 3, 4, 5, 6, 7, 8])
+        step = environments.step(actions, alive)
+
+Several stand side by side and are stepped together, so that a policy is asked once for all of them. They are plain
+simulators one after the other in this process: gymnasium's and stable-baselines3's vectors of environments cost the
+same to within 5 % (the simulator is nearly all of it), and begin a new episode behind the caller's back.
+
+Observations and actions must be one box of numbers each, and actions bounded: a finite set of actions is refused in a
+sentence. gymnasium, MuJoCo and stable-baselines3 are the extra `policy`; nothing here is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Float64
+from torch import Tensor
+
+from vestige import checks
+from vestige.errors import InputError, MissingPackage, UnknownName, VestigeWarning
+
+INSTALL = "pip install 'vestige[policy]'"
+OWNER = "an environment"
+# What MuJoCo says of the models that gymnasium ships, and nobody but gymnasium can change.
+KNOWN_COMPLAINT = "'settotalmass' is deprecated"
+
+
+@dataclass(frozen=True)
+class Space:
+    """What goes in and out of one environment: `observations` and `actions` numbers, actions within `low` and `high`.
+
+    `limit` is how many steps an episode has at most, None if there is no such limit.
+    """
+
+    name: str
+    observations: int
+    actions: int
+    low: Float32[Tensor, " a"]
+    high: Float32[Tensor, " a"]
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step of n environments gave. An episode is over where it `terminated` or its time ran out."""
+
+    observations: Float64[Tensor, "n s"]
+    rewards: Float64[Tensor, " n"]
+    terminated: Bool[Tensor, " n"]
+    over: Bool[Tensor, " n"]
+
+
+class Environments:
+    """`count` environments of one name, side by side; leaving the block closes them."""
+
+    def __init__(self, each: Sequence[Any]) -> None:
+        self.each = list(each)
+        self.space = space_of(self.each[0])
+
+    def __enter__(self) -> Environments:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for environment in self.each:
+            environment.close()
+
+    def reset(self, seeds: Sequence[int]) -> Float64[Tensor, "n s"]:
+        """Begin an episode in as many environments as there are seeds, each with its own."""
+        begun = zip(self.each, seeds, strict=False)
+        return torch.from_numpy(np.stack([one.reset(seed=seed)[0] for one, seed in begun]).astype(np.float64))
+
+    def step(self, actions: Float32[Tensor, "n a"], alive: Bool[Tensor, " n"]) -> Step:
+        """One step in those of the first n that are `alive`; the others stay as zeros, terminated and over."""
+        n = len(actions)
+        observations = np.zeros((n, self.space.observations))
+        rewards, ended, over = np.zeros(n), np.ones(n, dtype=bool), np.ones(n, dtype=bool)
+        given = actions.numpy()
+        for i in alive.nonzero().squeeze(1).tolist():
+            observations[i], rewards[i], ended[i], truncated, _ = self.each[i].step(given[i])
+            over[i] = ended[i] or truncated
+        return Step(*(torch.from_numpy(part) for part in (observations, rewards, ended, over)))
+
+
+def make(name: str, count: int = 8) -> Environments:
+    """`count` environments called `name`."""
+    checks.whole(count, "count", OWNER, low=1)
+    return Environments([make_one(name) for _ in range(count)])
+
+
+def describe(name: str) -> Space:
+    """What goes in and out of the environment called `name`."""
+    with make(name, 1) as environments:
+        return environments.space
+
+
+def make_one(name: str) -> Any:  # noqa: ANN401 - gymnasium has no types here
+    """A gymnasium environment, once it is known to be a continuous one."""
+    gymnasium = package("gymnasium")
+    try:
+        gymnasium.spec(name)
+    except (gymnasium.error.Error, ImportError) as error:
+        near = difflib.get_close_matches(str(name), gymnasium.registry, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise UnknownName(
+            f"The 'name' of {OWNER} must be one that gymnasium knows. Got {name!r} instead.{hint}"
+        ) from error
+    try:
+        with _mujoco_heard():
+            environment = gymnasium.make(name)
+    except gymnasium.error.DependencyNotInstalled as error:
+        # The extra brings MuJoCo; of any other package gymnasium's own words say how to get it.
+        cure = f": {INSTALL}" if "mujoco" in str(error).lower() and not _is_here("mujoco") else "."
+        raise MissingPackage(f"The environment {name} needs a package that is not here ({error}){cure}") from error
+    except ImportError as error:  # of a version that gymnasium no longer carries
+        checks.refuse("name", OWNER, "one that can be made here", f"{name} ({error})")
+    try:
+        space_of(environment)
+    except InputError:
+        environment.close()
+        raise
+    return environment
+
+
+def space_of(environment: Any) -> Space:  # noqa: ANN401
+    """The space of a gymnasium environment; one that is not continuous is refused."""
+    box, seen, done = package("gymnasium").spaces.Box, environment.observation_space, environment.action_space
+    if not isinstance(done, box) or len(done.shape) != 1 or not done.is_bounded():
+        checks.refuse("actions", environment.spec.id, "numbers within bounds (a continuous environment)", done)
+    if not isinstance(seen, box) or len(seen.shape) != 1:
+        checks.refuse("observations", environment.spec.id, "one row of numbers", seen)
+    low, high = (torch.from_numpy(bound.astype(np.float32)) for bound in (done.low, done.high))
+    widths = seen.shape[0], done.shape[0]
+    return Space(environment.spec.id, *widths, low, high, environment.spec.max_episode_steps)
+
+
+def package(name: str) -> Any:  # noqa: ANN401 - a module without types
+    """A package of the extra `policy`, or the line that installs it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingPackage(f"Simulated environments and training need {name}: {INSTALL}") from error
+
+
+def _is_here(name: str) -> bool:
+    try:
+        import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+@contextmanager
+def _mujoco_heard() -> Iterator[None]:
+    """MuJoCo's complaints about a model as our warnings, but for the known one.
+
+    Left alone it prints them, and writes a MUJOCO_LOG.TXT into whatever folder it is run from.
+    """
+    try:
+        mujoco = import_module("mujoco")
+    except ImportError:  # many environments do without
+        yield
+        return
+    said: list[str] = []
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(said.append)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+    for text in said:
+        if KNOWN_COMPLAINT not in text:
+            warnings.warn(f"MuJoCo says: {text.strip()}", VestigeWarning, stacklevel=4)

@@ -1,0 +1,225 @@
+"""Policies: what is evaluated. A Gaussian policy is stored as plain numbers, so no code comes with a file.
+
+`GaussianPolicy` is LFIW's (App. C.5): a network of tanh layers, 64-64 there, gives the mean; the deviation is the same
+in every state. Observations may be standardised and cut at `clip` deviations first, as is done while such policies are
+trained. Where the space has bounds, an action is the draw cut at them: the law of the action then has a point mass at
+each bound, and `log_prob` is the density between the bounds and the logarithm of that mass at them. So ratios of two
+policies are exact on actions as they were carried out.
+
+Anything else with `act` and `log_prob` is a `Policy` too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from vestige import checks, rng, store
+from vestige.checks.kinds import ArrayLike, as_tensor
+from vestige.errors import InputError, StoreError
+from vestige.nets.batched import ACTIVATIONS
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """What can be evaluated: it draws actions, and says how likely an action is."""
+
+    def act(self, observations: Float[Tensor, "*n s"], *, generator: torch.Generator) -> Float[Tensor, "*n a"]:
+        """An action for each observation, within the space."""
+        ...
+
+    def log_prob(self, observations: Float[Tensor, "*n s"], actions: Float[Tensor, "*n a"]) -> Float[Tensor, "*n"]:
+        """The log density of each action, as float64."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class GaussianPolicy:
+    """N(net(z), diag exp(2 log_std)), cut at the bounds; z the standardised observation.
+
+    `weights[i]` is (out, in), as in `torch.nn.Linear`; a single layer is a linear policy. Arrays and lists become
+    tensors, all of one type: float64 where a layer is, float32 elsewhere.
+    """
+
+    weights: tuple[Float[Tensor, "_ _"], ...]
+    biases: tuple[Float[Tensor, " _"], ...]
+    log_std: Float[Tensor, " _"]
+    activation: str
+    shift: Float[Tensor, " _"] | None
+    scale: Float[Tensor, " _"] | None
+    clip: float | None  # bound of the standardised observation, in deviations
+    low: Float[Tensor, " _"] | None
+    high: Float[Tensor, " _"] | None
+
+    def __init__(
+        self,
+        weights: ArrayLike,
+        biases: ArrayLike,
+        log_std: ArrayLike,
+        activation: str = "tanh",
+        shift: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        clip: float | None = None,
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+    ) -> None:
+        rows = {"log_std": log_std, "shift": shift, "scale": scale, "low": low, "high": high}
+        held = _tensors(weights, biases, rows, "GaussianPolicy") | {"activation": activation, "clip": clip}
+        for name, value in held.items():
+            object.__setattr__(self, name, value)  # frozen for everybody else
+        _check(self, "GaussianPolicy")
+
+    @classmethod
+    def initial(
+        cls,
+        observations: int,
+        actions: int,
+        *,
+        hidden: Sequence[int] = (64, 64),
+        log_std: float = 0.0,
+        low: Float[Tensor, " a"] | None = None,
+        high: Float[Tensor, " a"] | None = None,
+        seed: int = 0,
+    ) -> GaussianPolicy:
+        """An untrained policy: weights as `torch.nn.Linear` starts them, biases at zero."""
+        sizes = [checks.whole(n, "sizes", "GaussianPolicy.initial", low=1) for n in (observations, *hidden, actions)]
+        stream = rng.fork(seed, "policy")
+        pairs = list(pairwise(sizes))
+        weights = tuple((torch.rand(b, a, generator=stream) * 2 - 1) / math.sqrt(a) for a, b in pairs)
+        biases = tuple(torch.zeros(b) for _, b in pairs)
+        return cls(weights, biases, torch.full((actions,), float(log_std)), low=low, high=high)
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Width of an observation and of an action."""
+        return self.weights[0].shape[1], self.weights[-1].shape[0]
+
+    def mean(self, observations: Float[Tensor, "*n s"]) -> Float[Tensor, "*n a"]:
+        """The mean of the draw, before it is cut at the bounds."""
+        h = observations.to(self.log_std.dtype)
+        if self.shift is not None and self.scale is not None:
+            h = (h - self.shift) / self.scale
+        if self.clip is not None:
+            h = h.clamp(-self.clip, self.clip)
+        for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            h = ACTIVATIONS[self.activation](functional.linear(h, w, b))
+        return functional.linear(h, self.weights[-1], self.biases[-1])
+
+    def act(self, observations: Float[Tensor, "*n s"], *, generator: torch.Generator) -> Float[Tensor, "*n a"]:
+        """A draw for each observation, cut at the bounds where there are any."""
+        mean = self.mean(observations)
+        draw = mean + self.log_std.exp() * torch.randn(mean.shape, dtype=mean.dtype, generator=generator)
+        return draw if self.low is None else draw.clamp(self.low, self.high)
+
+    def log_prob(self, observations: Float[Tensor, "*n s"], actions: Float[Tensor, "*n a"]) -> Float[Tensor, "*n"]:
+        """Log density of actions as they were carried out; at a bound, the log mass beyond it."""
+        a, log_std = actions.to(torch.float64), self.log_std.to(torch.float64)
+        z = (a - self.mean(observations).to(torch.float64)) / log_std.exp()
+        log_p = -0.5 * z.square() - log_std - 0.5 * math.log(2 * math.pi)
+        if self.low is not None and self.high is not None:
+            # Within the rounding of a float32 an action is at its bound.
+            slack = 1e-6 * (self.high - self.low).to(torch.float64)
+            log_p = torch.where(a <= self.low + slack, torch.special.log_ndtr(z), log_p)
+            log_p = torch.where(a >= self.high - slack, torch.special.log_ndtr(-z), log_p)
+        return log_p.sum(-1)
+
+    def save(self, path: str | Path) -> Path:
+        """Write to `path` (.json) and a safetensors file beside it."""
+        tensors = {f"w{i}": w for i, w in enumerate(self.weights)} | {f"b{i}": b for i, b in enumerate(self.biases)}
+        held = {name: getattr(self, name) for name in ("log_std", "shift", "scale", "low", "high")}
+        tensors |= {name: value for name, value in held.items() if value is not None}
+        fields = {"law": "gaussian", "layers": len(self.weights), "activation": self.activation, "clip": self.clip}
+        return store.save(path, "policy", fields, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path) -> GaussianPolicy:
+        """The policy stored at `path`; one of another kind or shape is refused with the key that is wrong."""
+        fields, tensors = store.load(path, "policy")
+        if fields.get("law") != "gaussian":
+            raise StoreError(f"{path}: key 'law' must be 'gaussian'. Got {fields.get('law')!r} instead.")
+        layers = fields.get("layers")
+        if not isinstance(layers, int) or layers < 1:
+            raise StoreError(f"{path}: key 'layers' must be 1 or more. Got {layers!r} instead.")
+        for key in ("log_std", *(f"{kind}{i}" for kind in "wb" for i in range(layers))):
+            if key not in tensors:
+                raise StoreError(f"{path}: key '{key}' is missing.")
+        optional = {key: tensors.get(key) for key in ("shift", "scale", "low", "high")}
+        unknown = sorted(
+            tensors.keys() - optional.keys() - {"log_std", *(f"{k}{i}" for k in "wb" for i in range(layers))}
+        )
+        if unknown:
+            raise StoreError(f"{path}: key '{unknown[0]}' is none of a policy with {layers} layers.")
+        for key, tensor in tensors.items():
+            sides = 2 if key[0] == "w" else 1
+            if tensor.ndim != sides or not tensor.is_floating_point():
+                told = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+                raise StoreError(f"{path}: key '{key}' must be floats with {sides} sides. Got {told} instead.")
+        w, b = (tuple(tensors[f"{kind}{i}"] for i in range(layers)) for kind in "wb")
+        try:
+            activation = checks.one_of(fields.get("activation"), ACTIVATIONS, "activation", "GaussianPolicy")
+            clip = None if fields.get("clip") is None else checks.number(fields["clip"], "clip", "GaussianPolicy")
+            return cls(w, b, tensors["log_std"], activation=activation, clip=clip, **optional)
+        except InputError as error:
+            raise StoreError(f"{path}: {error}") from None
+
+
+def _tensors(weights: ArrayLike, biases: ArrayLike, rows: dict[str, ArrayLike | None], owner: str) -> dict[str, object]:
+    """Everything as finite tensors of one floating type, matrices and rows where they must be."""
+    w = [as_tensor(value, f"w{i}", owner) for i, value in enumerate(weights)]
+    b = [as_tensor(value, f"b{i}", owner) for i, value in enumerate(biases)]
+    dtype = torch.float64 if any(value.dtype == torch.float64 for value in (*w, *b)) else torch.float32
+    return {
+        "weights": tuple(checks.matrix(value, f"w{i}", owner).to(dtype) for i, value in enumerate(w)),
+        "biases": tuple(_row(value, f"b{i}", owner).to(dtype) for i, value in enumerate(b)),
+        **{name: None if value is None else _row(value, name, owner).to(dtype) for name, value in rows.items()},
+    }
+
+
+def _row(value: object, name: str, owner: str) -> Tensor:
+    tensor = as_tensor(value, name, owner)
+    if tensor.ndim != 1:
+        checks.refuse(name, owner, "a row of numbers", f"shape {tuple(tensor.shape)}")
+    return checks.vector(tensor, name, owner)
+
+
+def _check(policy: GaussianPolicy, owner: str) -> None:
+    """Refuse shapes that do not fit each other."""
+    if not policy.weights or len(policy.biases) != len(policy.weights):
+        checks.refuse(
+            "biases",
+            owner,
+            f"one for each of {len(policy.weights)} layers, of which there is one or more",
+            len(policy.biases),
+        )
+    width = policy.weights[0].shape[1]
+    for i, (w, b) in enumerate(zip(policy.weights, policy.biases, strict=True)):
+        if w.shape[1] != width:
+            checks.refuse(f"w{i}", owner, f"{width} wide, as what goes into it", w.shape[1])
+        width = w.shape[0]
+        if len(b) != width:
+            checks.refuse(f"b{i}", owner, f"{width} long, as 'w{i}' has rows", len(b))
+    checks.one_of(policy.activation, ACTIVATIONS, "activation", owner)
+    if policy.clip is not None:
+        checks.number(policy.clip, "clip", owner, low=0, open_low=True)
+    observations, actions = policy.weights[0].shape[1], width
+    lengths = {"log_std": actions, "shift": observations, "scale": observations, "low": actions, "high": actions}
+    for name, length in lengths.items():
+        value = getattr(policy, name)
+        if value is not None and len(value) != length:
+            checks.refuse(name, owner, f"{length} long", len(value))
+    for one, other in (("shift", "scale"), ("low", "high")):
+        if (getattr(policy, one) is None) != (getattr(policy, other) is None):
+            checks.refuse(one, owner, f"given together with '{other}'", "one alone")
+    if policy.scale is not None and not bool((policy.scale > 0).all()):
+        checks.refuse("scale", owner, "above 0", f"{float(policy.scale.min()):g}")
+    if policy.low is not None and policy.high is not None and not bool((policy.low < policy.high).all()):
+        checks.refuse("low", owner, "below 'high'", f"{float((policy.low - policy.high).max()):+g} above it")

@@ -1,0 +1,126 @@
+"""Learned dynamics against a linear system whose values are known in closed form."""
+
+import pytest
+import torch
+
+from linear_system import System, linear_policy
+from vestige.errors import InputError, NotFitted, StoreError
+from vestige.policy import Dynamics, Logs, Settings
+from vestige.policy.dynamics import deal_folds
+
+SYSTEM = System.default()
+BEHAVIOUR = linear_policy([[0.0, -0.2]], [0.0], 0.5)
+TARGET = linear_policy([[0.1, -0.6]], [0.1], 0.3)
+SMALL = Settings(hidden=(16,), steps=400, check_every=50, lr=1e-2)
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def logs():
+    return SYSTEM.logs(BEHAVIOUR, 150, 40, seed=0)
+
+
+@pytest.fixture(scope="module")
+def learned(logs):
+    """Dynamics and reward both from the logs."""
+    return Dynamics(3, SMALL, Settings(hidden=(32, 32), steps=600, lr=1e-2)).fit(logs, seed=0)
+
+
+def test_known_dynamics_give_the_closed_form():
+    dynamics = SYSTEM.dynamics(members=4)
+    starts = SYSTEM.starts(20_000, stream())
+    simulated = dynamics.rollout(TARGET, starts, 15, generator=stream(1))
+    returns = simulated.returns(0.9)
+    error = float(returns.std()) / len(returns) ** 0.5
+    assert float(returns.mean()) == pytest.approx(SYSTEM.value(TARGET, 15, 0.9), abs=4 * error)
+    assert error < 0.05
+    assert simulated.members.tolist() == sorted(simulated.members.tolist())
+    assert simulated.observations.shape == (20_000, 16, 2)
+    # Rewards are those of the states and actions that stand beside them.
+    again = SYSTEM.reward(simulated.observations[:, :-1], simulated.actions, simulated.observations[:, 1:])
+    assert torch.allclose(again.double(), simulated.rewards)
+
+
+def test_learned_dynamics_come_near(logs, learned):
+    truth, logged = SYSTEM.value(TARGET, 20), SYSTEM.value(BEHAVIOUR, 20)
+    starts = SYSTEM.starts(3000, stream())
+    returns = learned.rollout(TARGET, starts, 20, generator=stream(1)).returns()
+    assert float(returns.mean()) == pytest.approx(truth, abs=0.2 * abs(truth - logged))
+    known = Dynamics(3, SMALL, reward=SYSTEM.reward).fit(logs, seed=0)
+    returns = known.rollout(TARGET, starts, 20, generator=stream(1)).returns()
+    assert float(returns.mean()) == pytest.approx(truth, abs=0.2 * abs(truth - logged))
+    assert known.report_["reward"] == "known"
+
+
+def test_residuals_are_those_of_each_rows_member(learned):
+    s, u, members = torch.randn(9, 2, generator=stream()), torch.zeros(9, 1), torch.tensor([2, 0, 0, 1, 2, 2, 1, 0, 2])
+    after = s + 0.1
+    z = learned.residuals(s, u, after, members)
+    mean, deviation = learned.law(s.expand(3, 9, 2), u.expand(3, 9, 1))
+    want = torch.stack([(after[i] - mean[k, i]) / deviation[k, i] for i, k in enumerate(members)])
+    assert torch.allclose(z, want, atol=1e-4)
+
+
+def test_residuals_of_draws_are_standard_normal(learned):
+    s, u = torch.randn(6000, 2, generator=stream()), torch.randn(6000, 1, generator=stream(1))
+    members = torch.arange(6000) % 3
+    z = learned.residuals(s, u, learned.draw(s, u, members, generator=stream(2)), members)
+    assert z.mean(0).tolist() == pytest.approx([0, 0], abs=0.06)
+    assert z.std(0).tolist() == pytest.approx([1, 1], abs=0.04)
+
+
+def test_states_stay_within_limits_that_are_reported(learned):
+    wild = linear_policy([[50.0, 50.0]], [0.0], 1.0)
+    simulated = learned.rollout(wild, SYSTEM.starts(30, stream()), 30, generator=stream(1))
+    assert simulated.clipped > 0.1
+    low, high = learned.limits_
+    assert bool((simulated.observations <= high + 1e-5).all())
+    assert bool((simulated.observations >= low - 1e-5).all())
+    calm = learned.rollout(TARGET, SYSTEM.starts(30, stream()), 10, generator=stream(1))
+    assert calm.clipped == 0
+
+
+def test_folds_are_whole_episodes_where_there_are_enough(logs):
+    folds = deal_folds(logs, 5, stream())
+    assert all(len(folds[logs.episodes == e].unique()) == 1 for e in range(150))
+    assert torch.bincount(folds).tolist() == [30 * 40] * 5
+    few = Logs.of(*[torch.zeros(20, 1)] * 2, torch.zeros(20), torch.zeros(20, 1), torch.arange(20) // 10)
+    assert deal_folds(few, 5, stream()).tolist() == [i // 4 for i in range(20)]
+
+
+def test_saved_dynamics_are_the_same(learned, tmp_path):
+    again = Dynamics.load(learned.save(tmp_path / "dynamics.json"))
+    starts = SYSTEM.starts(6, stream())
+    one, other = (d.rollout(TARGET, starts, 3, generator=stream(1)) for d in (learned, again))
+    assert torch.equal(one.rewards, other.rewards)
+    assert again.report_ == learned.report_
+    (tmp_path / "dynamics.json").write_text("{}")
+    with pytest.raises(StoreError, match="format"):
+        Dynamics.load(tmp_path / "dynamics.json")
+
+
+def test_a_known_reward_is_asked_for_again(tmp_path):
+    logs = SYSTEM.logs(BEHAVIOUR, 5, 4, seed=0)
+    tiny = Dynamics(2, Settings(hidden=(4,), steps=2), reward=SYSTEM.reward).fit(logs)
+    tiny.save(tmp_path / "d.json")
+    with pytest.raises(InputError, match=r"'reward' of Dynamics.load must be the known function"):
+        Dynamics.load(tmp_path / "d.json")
+    assert Dynamics.load(tmp_path / "d.json", reward=SYSTEM.reward).members == 2
+
+
+def test_what_is_refused(learned):
+    with pytest.raises(InputError, match=r"'initial' of Dynamics.rollout must be a multiple of 3"):
+        learned.rollout(TARGET, torch.zeros(4, 2), 3, generator=stream())
+    with pytest.raises(InputError, match=r"'horizon' of Dynamics.rollout must be at least 1"):
+        learned.rollout(TARGET, torch.zeros(3, 2), 0, generator=stream())
+    with pytest.raises(NotFitted, match="before fit"):
+        Dynamics().rollout(TARGET, torch.zeros(5, 2), 3, generator=stream())
+    with pytest.raises(InputError, match="'members' of Dynamics must be at least 1"):
+        Dynamics(0)
+    with pytest.raises(InputError, match=r"'logs' of Dynamics.fit must be 10 transitions or more for 5 members. Got 4"):
+        Dynamics().fit(SYSTEM.logs(BEHAVIOUR, 2, 2, seed=0))
+    with pytest.raises(InputError, match=r"must be 24 transitions or more for 12 members. Got 20"):
+        Dynamics(12).fit(SYSTEM.logs(BEHAVIOUR, 2, 10, seed=0))

@@ -1,0 +1,222 @@
+"""`evaluate` as a whole: a linear system, and a model that is wrong in a known way."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from linear_system import System, linear_policy
+from vestige import weights
+from vestige.errors import InputError
+from vestige.policy import GaussianPolicy, Logs, Settings, estimates, evaluate
+from vestige.policy.dynamics import Trajectories
+from vestige.policy.estimates import from_logs, from_model
+from vestige.policy.evaluation import reward_gap
+from vestige.policy.fitted_q import fitted_q
+from vestige.policy.picture import picture
+from vestige.policy.rewards import REWARDS
+
+SYSTEM = System.default()
+WRONG = SYSTEM.biased([0.03, 0.03], 0.11)
+BEHAVIOUR = linear_policy([[0.0, -0.2]], [0.0], 0.5)
+TARGET = linear_policy([[0.1, -0.6]], [0.1], 0.3)
+FAST = {"settings": Settings(hidden=(16,), steps=300, lr=1e-2), "trajectories": 400, "members": 2, "classifiers": 2}
+
+
+@pytest.fixture(scope="module")
+def logs():
+    return SYSTEM.logs(BEHAVIOUR, 150, 20, seed=0)
+
+
+@pytest.fixture(scope="module")
+def found(logs):
+    said = []
+    result = evaluate(
+        logs, TARGET, horizon=20, reward=SYSTEM.reward, resamples=100, tell=lambda *heard: said.append(heard), **FAST
+    )
+    assert said[0][1] == 0
+    assert said[-1] == ("done", 1.0)
+    assert [share for _, share in said] == sorted(share for _, share in said)
+    return result
+
+
+def test_estimates_that_use_what_they_can_meet_the_truth(found):
+    truth, behaviour = SYSTEM.value(TARGET, 20), SYSTEM.value(BEHAVIOUR, 20)
+    for name in ("model", "lfiw_tempered", "fitted_q"):
+        assert found.estimates[name].value == pytest.approx(truth, abs=0.4 * abs(truth - behaviour)), name
+    assert found.estimates["logged"].low < behaviour < found.estimates["logged"].high
+    assert set(found.estimates) == {
+        *("model", "lfiw", "lfiw_tempered", "shuffled", "logged", "per_decision", "fitted_q", "doubly_robust")
+    }
+
+
+def test_the_curve_begins_at_the_model_and_ends_at_the_estimate(found):
+    for name, curve in found.curves.items():
+        assert curve.hs == (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20)
+        assert float(curve.values[0]) == pytest.approx(found.estimates["model"].value)
+        assert float(curve.values[-1]) == found.estimates[name].value
+    assert float(found.curves["lfiw_tempered"].ess.min()) >= 40 - 1e-6
+
+
+def test_its_json_is_plain(found):
+    plain = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert plain["verdict"] in ("good", "usable with care", "unreliable")
+    assert len(plain["curves"]["lfiw"]["by_classifier"]) == 2
+    assert plain["report"]["dynamics"]["reward"] == "known"
+    assert "deals" not in plain
+    assert len(found.deals) == 100
+
+
+def test_its_picture_shows_both_curves(found):
+    axes = picture(found, truth=-6.2).axes[0]
+    assert len(axes.lines) == 6
+    assert "weighted steps" in axes.get_xlabel()
+
+
+def test_exact_ratios_carry_the_whole_table_to_the_truth():
+    s, u, r = WRONG.trajectories(TARGET, 20_000, 8, seed=0)
+    log_ratio = SYSTEM.log_density(s[:, :-1], u, s[:, 1:]) - WRONG.log_density(s[:, :-1], u, s[:, 1:])
+    simulated = Trajectories(s, u, r, torch.zeros(len(r), dtype=torch.int64), 0.0)
+    found, _, deals = from_model(simulated, log_ratio[None], (0, 8), members=4, ess=0.2, resamples=50)
+    truth, wrong = SYSTEM.value(TARGET, 8), WRONG.value(TARGET, 8)
+    assert found["model"].value == pytest.approx(wrong, abs=0.1)
+    assert found["lfiw"].low < truth < found["lfiw"].high
+    assert abs(found["lfiw_tempered"].value - truth) < 0.5 * abs(wrong - truth)
+    assert found["shuffled"].value == pytest.approx(wrong, abs=0.1)
+    assert found["shuffled"].low < found["model"].value < found["shuffled"].high
+    assert found["lfiw"].alpha == 1
+    assert len(deals) == 50
+    assert float(deals.mean()) == found["shuffled"].value
+    # Each row has the tail of its own weights.
+    found, *_ = from_model(simulated, log_ratio[None], (0, 8), members=4, ess=0.6, resamples=50)
+    assert found["lfiw"].pareto_k == weights.tail_index(log_ratio.sum(1))
+    flat = weights.temper(log_ratio.sum(1), 0.6)
+    assert found["lfiw_tempered"].pareto_k == weights.tail_index(flat.log_weights) != found["lfiw"].pareto_k
+
+
+def test_doubly_robust_is_surer_than_importance_sampling():
+    """Where the weights carry both, the critic takes away most of the noise."""
+    quiet, near = replace(SYSTEM, spread=1e-3, noise=0.02), linear_policy([[0.0, -0.3]], [0.3], 0.45)
+    found = from_logs(quiet.logs(BEHAVIOUR, 600, 5, seed=0), near, 5, resamples=50)
+    sampled, both = found["per_decision"], found["doubly_robust"]
+    assert sampled.low < quiet.value(near, 5) < sampled.high
+    assert both.low < quiet.value(near, 5) < both.high
+    assert both.high - both.low < 0.5 * (sampled.high - sampled.low)
+
+
+def test_what_the_logs_do_not_carry_is_said(logs):
+    bare = Logs.of(logs.observations, logs.actions, logs.rewards, logs.next_observations, logs.episodes)
+    found = from_logs(bare, TARGET, 20, resamples=20)
+    for name in ("per_decision", "doubly_robust"):
+        assert math.isnan(found[name].value)
+        assert found[name].note == "the logs hold no action densities"
+    beyond = from_logs(logs, TARGET, 21, resamples=20)
+    assert beyond["logged"].note == "no two logged episodes have 21 steps"
+    assert math.isfinite(beyond["fitted_q"].value)
+
+
+def test_a_fitted_q_that_loses_resamples_has_no_interval(logs, monkeypatch):
+    """An interval of those that survived would be too narrow; and one around nothing is none."""
+    known = fitted_q(logs, TARGET, 20, generator=torch.Generator().manual_seed(0))
+    assert known.lost == 0
+    for change, note in (
+        ({"lost": 0.06}, "6% of the resamples ran away"),
+        ({"value": math.nan}, "the recursion ran away"),
+    ):
+        planted = replace(known, **change)
+        monkeypatch.setattr(estimates, "fitted_q", lambda *a, planted=planted, **k: planted)
+        found = from_logs(logs, TARGET, 20, resamples=20)["fitted_q"]
+        assert math.isnan(found.low)
+        assert math.isnan(found.high)
+        assert note in found.note
+    monkeypatch.setattr(estimates, "fitted_q", lambda *a, **k: replace(known, lost=0.2))
+    tiny = {"settings": Settings(hidden=(4,), steps=5), "trajectories": 20, "members": 2, "classifiers": 1}
+    said = evaluate(logs, TARGET, horizon=20, reward=SYSTEM.reward, resamples=20, **tiny).warnings
+    assert any("ran away in 20% of the resamples" in text for text in said)
+    monkeypatch.setattr(estimates, "fitted_q", lambda *a, **k: replace(known, lost=0.05))
+    assert math.isfinite(from_logs(logs, TARGET, 20, resamples=20)["fitted_q"].low)
+
+
+def test_a_reward_that_the_logs_did_not_pay_is_said(logs):
+    assert reward_gap(logs, SYSTEM.reward) == pytest.approx((0, 0), abs=1e-6)
+    shifted = reward_gap(logs, lambda s, a, after: SYSTEM.reward(s, a, after) + 2 * float(logs.rewards.std()))
+    assert shifted == pytest.approx((2, 2), rel=1e-5)
+    found = evaluate(logs, TARGET, horizon=25, reward=lambda s, a, after: -SYSTEM.reward(s, a, after), **FAST)
+    assert any("is not what the logs paid" in text for text in found.warnings)
+    assert any("No logged episode has 25 steps" in text for text in found.warnings)
+    assert found.report["reward_gap"] > 1
+    constant = replace(logs, rewards=torch.full_like(logs.rewards, 3.0))
+    assert reward_gap(constant, lambda s, a, after: s.new_full(s.shape[:2], 3.0 + 1e-6))[0] < 0.01
+
+
+class Loose:
+    """A policy that names neither widths nor bounds."""
+
+    def act(self, observations, *, generator):
+        return torch.full((*observations.shape[:-1], 1), 7.0)
+
+    def log_prob(self, observations, actions):
+        return torch.zeros(observations.shape[:-1], dtype=torch.float64)
+
+
+BOUND = 3.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        (TARGET, r"must be bounded as the logs' actions are \(give it low= and high=\). Got one without bounds"),
+        (replace(TARGET, low=[-BOUND], high=[4.0]), r"low= and high=\). Got \[-3, 4\] for \[-3, 3\] in dimension 0"),
+        (replace(TARGET, low=[-2.9], high=[BOUND]), r"Got \[-2.9, 3\] for \[-3, 3\]"),
+        (Loose(), r"'actions' of the policy must be within the space, here \[-3, 3\]. Got 7"),
+    ],
+)
+def test_a_policy_has_the_bounds_of_the_logs(logs, policy, sentence):
+    ends = {"action_low": torch.tensor([-BOUND]), "action_high": torch.tensor([BOUND])}
+    bounded = Logs.of(
+        logs.observations,
+        logs.actions.clamp(-BOUND, BOUND),
+        logs.rewards,
+        logs.next_observations,
+        logs.episodes,
+        **ends,
+    )
+    with pytest.raises(InputError, match=sentence):
+        evaluate(bounded, policy, tell=lambda what, share: pytest.fail("work began"))
+    alike = replace(TARGET, low=[-BOUND - 1e-7], high=[BOUND])
+    with pytest.raises(RuntimeError, match="began"):
+        evaluate(bounded, alike, tell=_begun)
+
+
+def _begun(what, share):
+    raise RuntimeError("began")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"horizon": 0}, "'horizon' of policy.evaluate must be at least 1"),
+        ({"discount": 0.0}, r"'discount' of policy.evaluate must be in \(0, 1\]"),
+        ({"ess": 2.0}, "'ess' of policy.evaluate must be in"),
+        ({"trajectories": 1}, "'trajectories' of policy.evaluate must be at least 10"),
+        ({"hs": [101]}, "'hs' of policy.evaluate must be at most 100"),
+        ({"members": 0}, "'members' of Dynamics must be at least 1"),
+        ({"members": 1501}, "'logs' of policy.evaluate must be 3002 transitions or more for 1501 members. Got 3000"),
+        (
+            {"reward": REWARDS["HalfCheetah-v5"]},
+            "'reward' of policy.evaluate must be one for observations 2 wide and actions 1 wide, .* for 17 and 6",
+        ),
+        ({"reward": lambda s, a, after: s}, r"'reward' of policy.evaluate must be one number a row, here \(1, 3000\)"),
+        ({"reward": lambda s, a, after: s[..., 0] / 0}, "'reward' of policy.evaluate must be finite on the logs"),
+        ({"policy": GaussianPolicy.initial(3, 1)}, "'policy' of policy.evaluate must be one for observations 2 wide"),
+        (
+            {"policy": GaussianPolicy.initial(2, 1, low=torch.tensor([-0.1]), high=torch.tensor([0.1]))},
+            r"'actions' of the logs must be within the space, here \[-0.1, 0.1\]",
+        ),
+    ],
+)
+def test_what_is_refused_before_any_work(logs, wrong, sentence):
+    with pytest.raises(InputError, match=sentence):
+        evaluate(logs, **({"policy": TARGET} | wrong), tell=lambda what, share: pytest.fail("work began"))
