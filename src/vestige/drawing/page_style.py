@@ -50,7 +50,7 @@ td.number { white-space: nowrap; }
 .prose { min-width: 15rem; }
 table:has(.prose) { width: auto; }
 table:has(.prose) :is(th, td) { overflow-wrap: anywhere; }
-table:has(.prose) thead th { min-width: 5.8rem; }
+table:has(.prose) thead th { min-width: 7rem; }
 th button { all: unset; cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
 th button:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 th button::after { content: "\\2195"; color: var(--soft); padding-left: .2em; font-size: .8em;
