@@ -94,6 +94,10 @@ def test_exact_ratios_carry_the_whole_table_to_the_truth():
     assert found["lfiw"].pareto_k == weights.tail_index(log_ratio.sum(1))
     flat = weights.temper(log_ratio.sum(1), 0.6)
     assert found["lfiw_tempered"].pareto_k == weights.tail_index(flat.log_weights) != found["lfiw"].pareto_k
+    # What is cut is tempered, and nothing else.
+    found, *_ = from_model(simulated, log_ratio[None], (0, 8), members=4, resamples=50, cut=0 * log_ratio[None])
+    assert found["lfiw_tempered"].value == pytest.approx(found["model"].value)
+    assert found["lfiw"].low < truth < found["lfiw"].high
 
 
 def test_doubly_robust_is_surer_than_importance_sampling():

@@ -46,6 +46,26 @@ def test_it_is_the_exact_ratio(setting, sees, near, off):
     assert ratio.report_["rows"] == 4000
 
 
+def test_within_keeps_what_the_middle_of_the_real_rows_have(setting):
+    logs, dynamics, triples, members, _ = setting
+    folds = deal_folds(logs, 5, torch.Generator().manual_seed(0))
+    ratio = TransitionRatio(2, hidden=(8,), epochs=2, cut=0.1).fit(dynamics, logs, folds)
+    own = ratio.log_ratio(logs.observations, logs.actions, logs.next_observations, folds)
+    ends = own.quantile(torch.tensor([0.1, 0.9], dtype=own.dtype), dim=1)
+    torch.testing.assert_close(ratio.limits_, ends, atol=1e-2, rtol=1e-2)
+    found = ratio.log_ratio(*triples, members).reshape(2, 60, 20)
+    cut = ratio.within(found)
+    assert cut.shape == found.shape
+    for one, whole, low, high in zip(cut, found, *ratio.limits_, strict=True):
+        assert (float(one.min()), float(one.max())) == (float(low), float(high))
+        inside = (whole > low) & (whole < high)
+        assert torch.equal(one[inside], whole[inside])
+    with pytest.raises(NotFitted, match="before fit"):
+        TransitionRatio().within(found)
+    with pytest.raises(InputError, match="'cut' of TransitionRatio"):
+        TransitionRatio(cut=0.5)
+
+
 def test_classifiers_differ_and_a_seed_repeats(setting):
     logs, dynamics, triples, members, _ = setting
     folds = deal_folds(logs, 5, torch.Generator().manual_seed(0))

@@ -50,6 +50,8 @@ class Evaluate:
     """Training steps of the dynamics at most."""
     ess: float = 0.1
     """The effective share of trajectories that tempering keeps."""
+    cut: float = 0.01
+    """Tempered weights take no log-ratio beyond what all but this share of the real rows have, at either end."""
     reward: Annotated[str | None, arg(metavar="ENV")] = None
     """Use the known reward function of an environment, such as HalfCheetah-v5; it is learned from the logs if not."""
     seed: int = 0
@@ -88,6 +90,7 @@ class Evaluate:
                 members=self.members,
                 classifiers=self.classifiers,
                 ess=self.ess,
+                cut=self.cut,
                 reward=known,
                 settings=Settings(steps=self.steps),
                 seed=self.seed,

@@ -56,19 +56,24 @@ def from_model(
     ess: float = 0.1,
     resamples: int = 500,
     seed: int = 0,
+    cut: Float64[Tensor, "c n h"] | None = None,
 ) -> tuple[dict[str, Estimate], dict[str, Weighted], Float64[Tensor, " b"]]:
-    """The plain model's value, the weighted ones with their curves over H, and the control with each of its deals."""
+    """The plain model's value, the weighted ones with their curves over H, and the control with each of its deals.
+
+    `cut` are the log-ratios that are tempered, where those are not `log_ratio` (see `TransitionRatio.within`).
+    """
+    cut = log_ratio if cut is None else cut
     returns = simulated.returns(discount)
     counts = trajectory_counts(len(returns), members, resamples, rng.fork(seed, "trajectories"))
     mix = episode_counts(len(log_ratio), resamples, rng.fork(seed, "classifiers"))
     curves = {
         "lfiw": weighted_values(log_ratio, returns, hs, counts, mix),
-        "lfiw_tempered": weighted_values(log_ratio, returns, hs, counts, mix, min_ess=ess),
+        "lfiw_tempered": weighted_values(cut, returns, hs, counts, mix, min_ess=ess),
     }
     plain = counts @ returns / counts.sum(1)
     found = {"model": Estimate(float(plain[0]), *interval(plain[1:]), note=f"{len(returns)} simulated trajectories")}
     log_w = trajectory_log_weights(log_ratio, hs[-1])
-    dealt = torch.stack([weights.temper(row, ess).log_weights for row in log_w])
+    dealt = torch.stack([weights.temper(row, ess).log_weights for row in trajectory_log_weights(cut, hs[-1])])
     tails = {"lfiw": _tail(log_w), "lfiw_tempered": _tail(dealt)}
     notes = {"lfiw": f"all {hs[-1]} steps weighted", "lfiw_tempered": f"weights flattened to an ESS of {ess:.0%}"}
     for name, curve in curves.items():

@@ -2,7 +2,8 @@
 
     model            the plain model value, v-tilde of LFIW section 3.3
     lfiw             Eq. 11 over all steps, self-normalised (Eq. 6), mean over classifiers
-    lfiw_tempered    the same with weights flattened to a share `ess` of effective trajectories
+    lfiw_tempered    the same with log-ratios cut to those of the middle 1 - 2 `cut` of the real rows, and weights
+                     flattened to a share `ess` of effective trajectories
     shuffled         the tempered weights dealt at random: the control
     logged           the behaviour policy's own mean return
     per_decision     weighted per-decision importance sampling, where the logs hold action densities
@@ -86,6 +87,7 @@ def evaluate(
     reward: Reward | None = None,
     settings: Settings | None = None,
     sees: str = "residual",
+    cut: float = 0.01,
     resamples: int = 500,
     seed: int = 0,
     tell: Callable[[str, float], None] | None = None,
@@ -96,7 +98,7 @@ def evaluate(
     where it is known; `settings` are those of the dynamics; `trajectories` is rounded up to a multiple of `members`;
     `tell` hears what is going on and which share is done.
     """
-    dynamics, ratio = Dynamics(members, settings, reward=reward), TransitionRatio(classifiers, sees=sees)
+    dynamics, ratio = Dynamics(members, settings, reward=reward), TransitionRatio(classifiers, sees=sees, cut=cut)
     steps = _checked(horizon, hs, discount, trajectories, resamples, ess)
     require_rows(logs, members, OWNER)
     _suits(logs, policy)
@@ -111,9 +113,11 @@ def evaluate(
     told("classifiers are trained", 0.75)
     ratio.fit(dynamics, logs, dynamics.folds(logs, seed), seed=seed)
     log_ratio = transition_log_ratios(ratio, simulated)
+    within = ratio.within(log_ratio)
     told("values are estimated", 0.9)
+    drawn = {"resamples": resamples, "seed": seed}
     estimates, curves, deals = from_model(
-        simulated, log_ratio, steps, discount=discount, members=members, ess=ess, resamples=resamples, seed=seed
+        simulated, log_ratio, steps, discount=discount, members=members, ess=ess, cut=within, **drawn
     )
     estimates |= from_logs(logs, policy, horizon, discount=discount, resamples=resamples, seed=seed)
     reached = coverage(logs, simulated)
@@ -136,7 +140,7 @@ def evaluate(
     told("done", 1.0)
     report = {"dynamics": dynamics.report_, "classifiers": ratio.report_, "states_clipped": simulated.clipped}
     report |= {"outside_by_step": reached.by_step.tolist(), "episodes": len(logs.lengths), "rows": len(logs)}
-    report |= {"reward_gap": gap[0], "reward_shift": gap[1]}
+    report |= {"reward_gap": gap[0], "reward_shift": gap[1], "ratios_cut": float((within != log_ratio).double().mean())}
     return Evaluation(estimates, curves, deals, horizon, reached.outside, verdict, warnings, report)
 
 

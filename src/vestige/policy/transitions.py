@@ -4,6 +4,10 @@ Classifiers tell real triples from generated ones that share (s, a) and differ i
 their own and generated states of their own, are trained as one batched network, each calibrated (Platt) on rows that it
 has not seen.
 
+`within` cuts log-ratios to what the middle of the real rows have. A policy that goes where the logs have not been asks
+the classifier for what it has never seen, and its answers there, in sums of a hundred, would decide everything. For a
+policy that stays among the logs it also cuts what is right: of the exact ratio of a wrong linear model half is left.
+
 Deviations from LFIW App. C.5. The classifier sees (s, a, z) instead of (s, a, s'), where z = (s' - mean) / deviation of
 the member that simulates: for a fixed (s, a) that is an invertible map of s', so the ratio is the same, and the misfit
 of the dynamics stands before it in units of its own noise, which in coordinates of s' would first have to be learnt
@@ -44,13 +48,16 @@ class TransitionRatio:
         hidden: tuple[int, ...] = (64, 64),
         epochs: int = 10,
         rows: int = 50_000,
+        cut: float = 0.01,
     ) -> None:
         owner = "TransitionRatio"
         self.classifiers = checks.whole(classifiers, "classifiers", owner, low=1)
         self.sees = checks.one_of(sees, SEES, "sees", owner)
         self.rows = checks.whole(rows, "rows", owner, low=10)  # fitted on at most so many
+        self.cut = checks.number(cut, "cut", owner, low=0, high=0.5, open_high=True)
         self.ratio = Logistic(hidden=hidden, skip="quadratic", calibration="platt", lr=3e-3, epochs=epochs)
         self.dynamics_: Dynamics | None = None
+        self.limits_: Float[Tensor, "2 c"] | None = None  # of the log-ratio, by classifier
         self.report_: dict[str, Any] = {}
 
     def fit(
@@ -80,6 +87,10 @@ class TransitionRatio:
             warnings.simplefilter("ignore", VestigeWarning)
             told = self.ratio.fit_members(draw, seeds)
         tell(1.0)
+        # A plain sort: torch's quantile takes no more than 16 million numbers.
+        seen = self.ratio.member_log_ratios(real).sort(1).values
+        last = len(rows) - 1
+        self.limits_ = torch.stack([seen[:, round(self.cut * last)], seen[:, round((1 - self.cut) * last)]])
         mean = torch.stack([log_mean_exp(row) for row in self.ratio.member_log_ratios(draw(0).q)])
         self.report_ = {
             "accuracy": [r["held_out"]["accuracy"] for r in told],
@@ -91,6 +102,7 @@ class TransitionRatio:
             "mean_weight": mean.exp().tolist(),  # of a generated transition; 1 if the ratio is right
             "rows": len(rows),
             "sees": self.sees,
+            "limits": self.limits_.T.tolist(),
         }
         return self
 
@@ -126,3 +138,10 @@ class TransitionRatio:
     ) -> Float[Tensor, "c n"]:
         """log w of each triple by each classifier."""
         return self.ratio.member_log_ratios(self.features(s, a, after, members).to(torch.float64))
+
+    def within(self, log_ratio: Float[Tensor, "c *n"]) -> Float[Tensor, "c *n"]:
+        """Log-ratios cut to the range of the middle 1 - 2 `cut` of the real rows."""
+        if self.limits_ is None:
+            raise NotFitted("TransitionRatio was used before fit.")
+        low, high = (end.reshape(-1, *(1,) * (log_ratio.ndim - 1)) for end in self.limits_)
+        return log_ratio.clamp(low, high)
