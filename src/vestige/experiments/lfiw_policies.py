@@ -14,8 +14,8 @@ fitted Q, doubly robust).
 
 Where the ratios are cut was chosen on HalfCheetah with seeds 10 to 12, which are not among those of a run: mean
 absolute errors 46 of the plain model, 38 tempered, 34 tempered with `cut` 0.001, 22 with 0.01. Swimmer's policies are
-of few steps because returns over its first 100 steps hardly grow after 10 000 (10 to 12 after 4096 steps of PPO, 22 to 24
-after 10 000, no more after 400 000).
+of few steps because returns over its first 100 steps hardly grow after 10 000 (10 to 12 after 4096 steps of PPO, 22
+to 24 after 10 000, no more after 400 000).
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class PolicyValue(Experiment[Config]):
         "smoke": "MuJoCo (Pendulum instead), and nearly all training.",
         "laptop": "PPO of 100k and 200k steps (Swimmer: 4k and 20k), not 500k and 1M, in batches of 256; "
         "dynamics of 3 x 200 units and 3000 steps, not 3 x 500 and 100k; HumanoidStandup, which --set "
-        "environments=HumanoidStandup-v5 --seeds 1 runs, with 20k and 40k steps of PPO. 1000 simulated trajectories for 100.",
+        "environments=HumanoidStandup-v5 --seeds 1 runs, with 20k and 40k steps of PPO. 1000 simulated "
+        "trajectories for 100.",
     }
 
     def arms(self, config: Config) -> Sequence[Config]:
