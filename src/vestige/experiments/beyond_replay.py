@@ -10,6 +10,8 @@ What counts is the difference of two rows of one seed, against plain replay and 
 share data, first weights and, where they teach the same, generators. A unit is therefore all rows of one seed, one data
 set and one kind of generator.
 
+What came out with 10 seeds is in docs/generators.md and REPRODUCTIONS.md.
+
 Settings were chosen on every sixth training row of each class, which then does not train (`validate`; MNIST, skewed,
 seed 0; A5 in percent): plain replay 77.9, and 68.3 with r = 0.5 in DGR's Eq. 1, so that every row counts the same;
 weights in the solver's loss 80.8, 80.4 and 80.2 for an ESS share of 0.1, 0.3 and 0.6, too near to choose by, so that
