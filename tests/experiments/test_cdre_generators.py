@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from vestige.experiments import EXPERIMENTS
+from vestige.experiments.beyond_matrix_images import over_generators
 from vestige.experiments.cdre_generator_runs import GANS, ROWS, SMOKE, Config, generator_of
-from vestige.experiments.cdre_generators import CDREFig3, means, over_generators
+from vestige.experiments.cdre_generators import CDREFig3, means
 from vestige.generators.pictures import pack
 from vestige.record import Record
 from vestige.runner import plan, run

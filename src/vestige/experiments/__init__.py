@@ -5,10 +5,11 @@ from typing import Any
 from vestige.experiments.beyond_audit import BeyondAudit
 from vestige.experiments.beyond_chain import BeyondChain
 from vestige.experiments.beyond_matrix import BeyondMatrix
+from vestige.experiments.beyond_matrix_images import BeyondMatrixImages
 from vestige.experiments.beyond_replay import BeyondReplay
 from vestige.experiments.cdre_fig2 import CDREFig2a, CDREFig2b, CDREFig2c, CDREFig2d
 from vestige.experiments.cdre_fig5 import CDREFig5
-from vestige.experiments.cdre_generators import BeyondMatrixImages, CDREFig3, CDREFig4, CDREFig6, CDREFig7
+from vestige.experiments.cdre_generators import CDREFig3, CDREFig4, CDREFig6, CDREFig7
 from vestige.experiments.cdre_table1 import CDRETable1
 from vestige.experiments.cdre_table2 import CDRETable2
 from vestige.experiments.experiment import PRESETS, Experiment, Line, Tell, Verdict, line

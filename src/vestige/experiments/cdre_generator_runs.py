@@ -26,7 +26,7 @@ from vestige import checks, data, generation, rng
 from vestige.experiments.experiment import Experiment, Tell
 from vestige.features import CVAE, Classifier
 from vestige.generators import GENERATORS, Generator, build
-from vestige.record import Record
+from vestige.record import DETERMINING, Record, code_version
 
 # The rows: a generator and what sets it apart.
 GANS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -96,7 +96,7 @@ def generator_of(config: Config, shape: tuple[int, ...]) -> Generator:
 class GeneratorRuns(Experiment[Config]):
     """What the figures share."""
 
-    rooms = ("divergences", "weights", "ratios", "chains", "features", "metrics", "generators", "generation")
+    rooms = ("generation", "experiments/cdre_generator_runs.py")
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "nearly everything: 8 x 8 digits of two classes, 20 steps of training",
@@ -113,6 +113,10 @@ class GeneratorRuns(Experiment[Config]):
     def config(self, config: Config) -> dict[str, Any]:
         """The same for every figure of a data set, so that the ids agree."""
         return super().config(config) | {"experiment": FIGURE.get(config.data, "cdre-fig3")}
+
+    def code(self) -> str:
+        """Of the files that make a unit; figures and tables only read it."""
+        return code_version(rooms=(*DETERMINING, *self.rooms))
 
     def run(self, config: Config, seed: int, tell: Tell) -> Record:
         """One generator through the classes."""

@@ -1,8 +1,8 @@
-"""CDRE Fig. 3 and 6 (measures of GANs as classes go by), 4 and 7 (their samples); and whether the measures agree.
+"""CDRE Fig. 3 and 6 (measures of GANs as classes go by), 4 and 7 (their samples).
 
 Fig. 3 and 4 are Fashion-MNIST, 6 and 7 MNIST; curves and pictures without numbers. The text (section 4.2) finds a
 consensus that f-GAN-rvKL is worst throughout on Fashion-MNIST, and that WGAN and WGAN-GP visibly lose fidelity as they
-learn more. Whether FID, KID and the divergences agree it leaves to the eye; `beyond-matrix-images` asks for their rank
+learn more. Whether FID, KID and the divergences agree it leaves to the eye; `beyond_matrix_images` asks for their rank
 correlation. All read the same Records (`cdre_generator_runs`, with every deviation). A curve is the mean over the
 classes learnt so far; a class that the chain refused is left out of it, and how many were is said.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean, median
+from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -20,7 +20,6 @@ import torch
 from vestige.experiments.cdre_generator_runs import (
     GANS,
     PAPER_SIZE,
-    ROWS,
     SHARES,
     SMOKE,
     Config,
@@ -33,7 +32,7 @@ from vestige.experiments.cdre_generator_runs import (
 )
 from vestige.experiments.experiment import Line, Verdict, line
 from vestige.experiments.rwalk_runs import judged
-from vestige.generation import DIVERGENCES, agreement, forgetting, intransigence, rank_correlation
+from vestige.generation import DIVERGENCES, forgetting, intransigence
 from vestige.generators.pictures import grid, unpack
 from vestige.record import Record
 
@@ -44,7 +43,6 @@ MEASURES = ("fid", "kid", *DIVERGENCES)
 WORST = "f-GAN-rvKL"  # as published, for Fashion-MNIST
 LOSING = ("WGAN", "WGAN-GP")
 EARLY = 3  # tasks after which samples still look well, against all of them
-ALIKE, RANKED = 0.3, 0.5  # Kendall's tau that counts as agreement, over cells and over generators
 
 
 def refused(record: Record) -> float:
@@ -187,69 +185,3 @@ class CDREFig7(Shown):
 
     name, item = "cdre-fig7", "CDRE Fig. 7"
     presets: ClassVar[Mapping[str, Config]] = CDREFig6.presets
-
-
-class BeyondMatrixImages(GeneratorRuns):
-    """Beyond the papers: does a chain without data rank image generators as held-out data does?"""
-
-    name, item = "beyond-matrix-images", "Agreement of the two views on images"
-    rule = (
-        f"Two claims on each data set: Kendall's tau between FID and Jensen-Shannon divergence over steps and classes "
-        f"is at least {ALIKE:g} in the median over generators; the same over generators, of their means after the last "
-        f"class, is at least {RANKED:g}. All: reproduced; at least half: partly; else not."
-    )
-    presets: ClassVar[Mapping[str, Config]] = {
-        "smoke": replace(SMOKE, tasks=3),
-        "laptop": Config(data=""),
-        "paper": replace(PAPER_SIZE, data=""),
-    }
-    sets: ClassVar[tuple[str, ...]] = ("fashion_mnist", "mnist")
-
-    def arms(self, config: Config) -> Sequence[Config]:
-        """Both data sets where none is named."""
-        named = [config] if config.data else [replace(config, data=name) for name in self.sets]
-        return [arm for own in named for arm in super(BeyondMatrixImages, self).arms(own)]
-
-    def lines(self, records: Sequence[Record]) -> list[Line]:
-        """Tau of every generator over steps and classes, and of all generators over their ends, seed by seed."""
-        out = []
-        for name in dict.fromkeys(r.config["data"] for r in records):
-            for row, runs in by_row(records, name).items():
-                for a, b in (("fid", "js"), ("fid", "kl"), ("kid", "js"), ("labels", "js")):
-                    values = [agreement(r, a, b) for r in runs]
-                    out += [line(f"{name}, {row}", f"tau of {word(a)} and {word(b)}, steps and classes", values)]
-                for view in ("fid", "js"):
-                    out += [line(f"{name}, {row}", f"F, {word(view)}", [forgetting(r, view) for r in runs])]
-            for a in ("fid", "labels"):
-                out += [line(name, f"tau of {word(a)} and js, generators", over_generators(records, name, a))]
-        return out
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The claims of `rule`."""
-        claims = {}
-        for name in dict.fromkeys(r.config["data"] for r in records):
-            found = by_row(records, name)
-            if set(found) != set(ROWS):
-                return Verdict("not judged", f"On {name} only {', '.join(found)} has been run.")
-            cells = [_mean([agreement(r, "fid", "js") for r in runs]) for runs in found.values()]
-            middle = median([tau for tau in cells if not math.isnan(tau)] or [math.nan])
-            order = _mean(over_generators(records, name, "fid"))
-            claims[f"{name}: over steps and classes tau is at least {ALIKE:g} (it is {middle:.2f})"] = middle >= ALIKE
-            claims[f"{name}: over generators tau is at least {RANKED:g} (it is {order:.2f})"] = order >= RANKED
-        return judged(claims)
-
-
-def _mean(taus: Sequence[float]) -> float:
-    """Of those seeds that have one."""
-    known = [tau for tau in taus if not math.isnan(tau)]
-    return fmean(known) if known else math.nan
-
-
-def over_generators(records: Sequence[Record], name: str, view: str) -> list[float]:
-    """For each seed, Kendall's tau over generators between `view` and js, means over classes after the last."""
-    out = []
-    for seed in sorted({r.seed for r in records}):
-        runs = [r for found in by_row(records, name).values() for r in found if r.seed == seed]
-        ends = [torch.tensor([last(r, which) for r in runs], dtype=torch.float64) for which in (view, "js")]
-        out.append((-1 if view == "labels" else 1) * rank_correlation(*ends))
-    return out
