@@ -19,6 +19,8 @@ GENERATORS = {
     "js": ("fgan", {"divergence": "js"}),
     "kl": ("fgan", {"divergence": "kl"}),
     "reverse_kl": ("fgan", {"divergence": "reverse_kl"}),
+    "hellinger": ("fgan", {"divergence": "hellinger"}),
+    "pearson": ("fgan", {"divergence": "pearson"}),
     "wgan_gp": ("wgan_gp", {}),
 }
 
