@@ -119,3 +119,9 @@ def test_names_are_drawn_as_they_are_and_never_read_as_formulas():
     points = {name: (0.1 * i, 0.2) for i, name in enumerate(hostile)}
     assert encode(plane(points, title="$"), "png")
     assert encode(matrix([[1.0]], rows=["$_"], columns=["$\\"], title="$"), "svg")
+
+
+def test_names_of_rows_of_images_lie_on_the_sheet():
+    figure = images(np.zeros((120, 28, 28)), title="t", columns=10, rows=["a, held out", "by weight"] * 6)
+    with settled(figure):
+        assert min(name.get_window_extent().x0 for name in figure.axes[0].get_yticklabels()) > 2

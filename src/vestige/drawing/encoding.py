@@ -19,6 +19,7 @@ from vestige.drawing.style import settings
 from vestige.store import write_bytes
 
 # What matplotlib would otherwise write about itself and about the hour.
+PASSES = 3
 METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "svg": {"Creator": None, "Date": None, "Format": None, "Type": None},
@@ -32,7 +33,10 @@ def settled(figure: Figure) -> Iterator[None]:
     engine = figure.get_layout_engine()
     with settings():
         if engine is not None:
-            figure.draw_without_rendering()
+            # Axes that keep their shape move with each layout, and settle down in a few.
+            shaped = any(axes.get_aspect() != "auto" for axes in figure.axes)
+            for _ in range(PASSES if shaped else 1):
+                figure.draw_without_rendering()
             figure.set_layout_engine(None)  # else matplotlib draws everything once more to lay it out
         try:
             yield
