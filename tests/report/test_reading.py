@@ -140,3 +140,11 @@ def test_bare_runs_are_grouped_by_what_they_were_made_on():
     assert subject(Record({}, 0)) == "Runs"
     assert subject(Record({"experiment": "of my own"}, 0)) == "of my own"
     assert setting(split) == ""
+
+
+def test_a_change_that_only_says_which_units_run_is_none():
+    table = EXPERIMENTS["lfiw-table2"]
+    for options, words in (({}, "preset smoke"), ({"classes": 4}, 'preset smoke, dagans="small"')):
+        arm = table.arms(dataclasses.replace(table.presets["smoke"], dagans=("small",), **options))[0]
+        record = table.record(arm, 0, details={"command": 'run lfiw-table2 --preset smoke --set dagans="small"'})
+        assert setting(record) == words

@@ -109,10 +109,17 @@ def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def setting(record: Record) -> str:
-    """Preset and changed fields, as the command has them: 'preset laptop, lam=3'."""
+    """Preset and changed fields, as the command has them: 'preset laptop, lam=3'.
+
+    A change that leaves a unit as the preset has it, since it only says which units to run, is none.
+    """
     command = str(record.details.get("command", ""))
     preset = re.search(r"--preset (\S+)", command)
     changes = re.findall(r"--(?:set|grid) (.+?)(?= --|$)", command)
+    experiment = EXPERIMENTS.get(str(record.config.get("experiment")))
+    if changes and preset and experiment is not None and preset[1] in experiment.presets:
+        own = [experiment.config(arm) for arm in experiment.arms(experiment.presets[preset[1]])]
+        changes = [] if record.config in own else changes
     return ", ".join(([f"preset {preset[1]}"] if preset else []) + changes)
 
 
