@@ -22,7 +22,7 @@ import torch
 from sklearn.neural_network import MLPClassifier
 
 from benchmarks.timing import Row, race
-from vestige import rng
+from vestige.core import rng
 from vestige.ratios.bootstrap import Bootstrap, bootstrap, counts
 from vestige.ratios.logistic import Logistic
 

@@ -1,7 +1,7 @@
 """Accuracy and cost of chains: `python -m benchmarks.chain [--bed B] [--strategy S] [--preset P] [--seeds K] ...`.
 
 Beds: CDRE's Fig. 2a-d (drifting Gaussians: 2-d, 100-d, and both with a new task at each step) and those of
-`vestige.data.drifts`. For each divergence, halfway and at the last step, it prints mean(sd) over data sets, the
+`vestige.chains.drifts`. For each divergence, halfway and at the last step, it prints mean(sd) over data sets, the
 deviation from the truth, how many 95 % intervals hold the truth, how many are ok, a lower estimate or refused, and how
 many of the ok ones hold the truth; and CPU seconds a chain in units of a 2048 x 2048 float32 matrix product on one
 thread. As part of `python -m benchmarks` it is the rows of the 2-d chain.
@@ -22,9 +22,9 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import Row, race
-from vestige.chains import Chain
-from vestige.data import DRIFTS, Drift, DriftingGaussians, gaussians
-from vestige.errors import VestigeWarning
+from vestige.chains import DRIFTS, Chain, Drift, DriftingGaussians
+from vestige.chains.gaussians import gaussians
+from vestige.core.errors import VestigeWarning
 
 BEDS = {
     "fig2a": partial(gaussians, 2),

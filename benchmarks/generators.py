@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import Row, race
-from vestige import rng
+from vestige.core import rng
 from vestige.generators import build
 from vestige.generators.wgan_gp import WGANGP, gradient_penalty
 

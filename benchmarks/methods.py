@@ -24,11 +24,11 @@ from torch.nn import functional
 from benchmarks import peers
 from benchmarks.protocol import BATCH, made_up_mnist
 from benchmarks.timing import Row, race
-from vestige import protocol
+from vestige.continual import protocol
+from vestige.continual.learners import EWC, Spec, build
 from vestige.data.split import split
 from vestige.data.stream import Stream
 from vestige.data.task import Task
-from vestige.methods import EWC, Spec, build
 
 # The most that each may cost, in units of vanilla.
 TARGETS = {"ewc": 1.5, "pi": 1.5, "ewc_pp": 1.6, "rwalk": 2.0}

@@ -11,10 +11,11 @@ import torch
 from torch.nn import functional
 
 from benchmarks.timing import Row, race
-from vestige import protocol, rng
+from vestige.continual import protocol
+from vestige.continual.learners import build
+from vestige.core import rng
 from vestige.data import DataSet
 from vestige.data.split import split
-from vestige.methods import build
 
 TRAIN, TEST, BATCH = 60_000, 100, 64
 

@@ -19,7 +19,7 @@ import torch
 
 from benchmarks import peers
 from benchmarks.timing import Row, race
-from vestige import rng
+from vestige.core import rng
 from vestige.ratios.kernels import gaussian
 from vestige.ratios.kliep import KLIEP
 from vestige.ratios.simplex import best_mixture

@@ -19,10 +19,10 @@ import torch
 
 from benchmarks.protocol import made_up_mnist
 from benchmarks.timing import Row, race
-from vestige import rng
+from vestige.continual.learners import VCL, Learner, Spec, build
+from vestige.core import rng
+from vestige.core.machine import PeakMemory
 from vestige.data.split import split
-from vestige.machine import PeakMemory
-from vestige.methods import VCL, Learner, Spec, build
 from vestige.metrics.uncertainty import Uncertainty
 
 BATCH, SAMPLES, TEST_SAMPLES = 256, 10, 100

@@ -17,9 +17,12 @@ from typing import ClassVar
 
 sys.path.insert(0, str(Path(__file__).parent))
 from toys import blobs
-from vestige import data, methods, protocol
-from vestige.experiments import EXPERIMENTS, Experiment, Verdict, line
+from vestige import data
+from vestige.continual import learners as methods
+from vestige.continual import protocol
 from vestige.metrics import matrix
+from vestige.runner.experiment import Experiment, Verdict, line
+from vestige.runner.registry import EXPERIMENTS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from vestige.experiments import Experiment, Verdict, line
+from vestige.runner.experiment import Experiment, Verdict, line
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from vestige import rng
+from vestige.core import rng
 
 _setup_privateuseone_for_python_backend("far")
 FAR = torch.device("far", 0)

@@ -3,7 +3,7 @@
 import math
 
 from vestige import runner
-from vestige.experiments import EXPERIMENTS
+from vestige.runner.registry import EXPERIMENTS
 
 
 def run_smoke(name, out, units=None):

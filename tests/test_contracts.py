@@ -1,6 +1,6 @@
 """What every estimator, metric and method promises: one row each, the same promises for all.
 
-A new method adds its name to `METHODS` in `vestige.methods` and its row to `LEARNERS` here; a ratio estimator adds to
+A new method adds its name to `METHODS` in `learners` and its row to `LEARNERS` here; a ratio estimator adds to
 `RATIOS`, an accumulator to `ACCUMULATORS`. A test fails until the row is there.
 """
 
@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from toys import blobs
-from vestige import metrics, protocol, ratios, store
+from vestige import metrics, ratios, store
+from vestige.continual import protocol
+from vestige.continual.learners import METHODS, Learner, TrainConfig, Vanilla, build
+from vestige.core.errors import InputError, NotFitted, StoreError
 from vestige.data.split import split
 from vestige.data.task import Task
-from vestige.errors import InputError, NotFitted, StoreError
-from vestige.methods import METHODS, Learner, TrainConfig, Vanilla, build
 from vestige.metrics.base import Accumulator
 from vestige.nets import NETS, ResNet18, Table4
 
@@ -458,7 +459,7 @@ def fitted(name, seed=0, **options):
     return ESTIMATORS[name]().fit(*two_gaussians(), seed=seed, **options)
 
 
-@pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")  # so few steps and rows earn a warning
+@pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")  # so few steps and rows earn a warning
 @pytest.mark.parametrize("name", ESTIMATORS)
 class TestRatio:
     def test_it_tells_p_from_q_and_is_centred_whatever_the_sizes(self, name):

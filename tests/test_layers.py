@@ -1,100 +1,141 @@
-"""A file imports its own room and those above it in this list, never below."""
+"""A file imports from its own package and from those before it in this list, never from those after it."""
 
 import ast
 from pathlib import Path
 
 import pytest
 
-from vestige.record import DETERMINING
+SOURCE = Path(__file__).parent.parent / "src"
 
-SOURCE = Path(__file__).parent.parent / "src" / "vestige"
-
-# The order of the rooms, lowest first. A new room gets one line here.
-ROOMS = [
-    "version",
-    "errors",
-    "checks",
-    "rng",
-    "machine",
-    "numerics",
+# The order of the packages of `vestige`, lowest first; `vestige_papers` stands above them all.
+PACKAGES = [
+    "core",
     "store",
-    "weights",
-    "divergences",
-    "files",
+    "show",
     "data",
     "nets",
     "ratios",
-    "chains",
     "features",
     "metrics",
-    "comparison",
-    "drawing",
+    "vestiges",
+    "chains",
     "generators",
-    "memory",
-    "methods",
+    "continual",
     "policy",
-    "record",
-    "checkpoint",
-    "protocol",
-    "generation",
-    "audit",
     "monitor",
-    "experiments",
     "runner",
-    "report",
-    "demo",
     "cli",
+    "vestige_papers",
 ]
 
 
-def imported_rooms(tree: ast.AST) -> set[str]:
-    """Rooms of this package that a file imports, at any depth of its code."""
+def imported_modules(tree: ast.AST) -> set[str]:
+    """Modules of ours that a file imports, at any depth of its code, as dotted names."""
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "vestige" and node.level == 0:
-            found |= {alias.name for alias in node.names if not alias.name.startswith("_")}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vestige.") and node.level == 0:
-            found.add(node.module.split(".")[1])
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("vestige.")}
-    return found
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name.split(".")[0] in ("vestige", "vestige_papers")}
 
 
-def violations(room: str, source: str) -> list[str]:
-    """Imports in `source`, a file of `room`, that point upward; and relative imports, which hide the room."""
+def package_of(module: str) -> str:
+    """The package that a dotted name stands in; the front door `vestige` itself counts as the last."""
+    parts = module.split(".")
+    if parts[0] == "vestige_papers":
+        return "vestige_papers"
+    return parts[1] if len(parts) > 1 and not parts[1].startswith("_") else "vestige_papers"
+
+
+def violations(package: str, source: str) -> list[str]:
+    """Imports in `source`, a file of `package`, that point upward; and relative imports, which hide the package."""
     tree = ast.parse(source)
     relative = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level > 0]
-    upward = [r for r in imported_rooms(tree) if ROOMS.index(r) > ROOMS.index(room)]
+    place = PACKAGES.index(package)
+    upward = [m for m in imported_modules(tree) if PACKAGES.index(package_of(m)) > place]
     return sorted(upward) + ["relative import"] * bool(relative)
 
 
-def files_with_rooms() -> list[tuple[str, Path]]:
-    pairs = []
+def modules() -> dict[str, Path]:
+    """Every file by its dotted name."""
+    named = {}
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
-        if parts[0] not in ("__init__", "__main__"):  # the front door may name every room
-            pairs.append((parts[0], path))
-    return pairs
+        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return named
 
 
-@pytest.mark.parametrize(("room", "path"), files_with_rooms(), ids=lambda v: v if isinstance(v, str) else v.stem)
-def test_a_file_imports_only_from_its_own_room_and_lower_ones(room, path):
-    assert room in ROOMS, f"{path} stands in no room of the list"
-    assert violations(room, path.read_text()) == []
+FILES = {name: path for name, path in modules().items() if name not in ("vestige", "vestige.__main__")}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_imports_only_from_its_own_package_and_lower_ones(name):
+    package = package_of(name)
+    assert package in PACKAGES, f"{name} stands in no package of the list"
+    assert violations(package, FILES[name].read_text()) == []
 
 
 @pytest.mark.parametrize(
     "planted",
     [
-        "from vestige.protocol import run",
-        "import vestige.protocol",
-        "from vestige import protocol",
-        "def late():\n    from vestige.protocol import run\n    return run",
+        "from vestige.continual.protocol import run",
+        "import vestige.continual.protocol",
+        "from vestige.continual import protocol",
+        "import vestige_papers",
+        "from vestige_papers.cdre import fig2",
+        "def late():\n    from vestige.continual.protocol import run\n    return run",
         "from . import sibling",
     ],
 )
 def test_a_planted_upward_import_is_caught(planted):
-    assert violations("checks", planted) != []
+    assert violations("core", planted) != []
+
+
+def test_the_library_never_imports_the_papers():
+    assert violations("cli", "from vestige_papers import EXPERIMENTS") == ["vestige_papers.EXPERIMENTS"]
+
+
+def graph(files: dict[str, str]) -> dict[str, set[str]]:
+    """Which module imports which, function-level imports included; a name of a package counts as the package."""
+    edges: dict[str, set[str]] = {}
+    for name, source in files.items():
+        found = set()
+        for module in imported_modules(ast.parse(source)):
+            parent = module.rpartition(".")[0]
+            found.add(module if module in files else parent)
+        edges[name] = (found & set(files)) - {name}
+    return edges
+
+
+def cycle(edges: dict[str, set[str]]) -> list[str]:
+    """A cycle of imports, or nothing."""
+    state: dict[str, int] = {}
+
+    def visit(node: str, path: list[str]) -> list[str]:
+        state[node] = 1
+        for after in sorted(edges[node]):
+            if state.get(after) == 1:
+                return [*path[path.index(after) :], after] if after in path else [node, after]
+            if after not in state and (found := visit(after, [*path, after])):
+                return found
+        state[node] = 2
+        return []
+
+    for node in edges:
+        if node not in state and (found := visit(node, [node])):
+            return found
+    return []
+
+
+@pytest.mark.xfail(reason="cycles of the first edition", strict=True)
+def test_there_are_no_import_cycles():
+    assert cycle(graph({name: path.read_text() for name, path in FILES.items()})) == []
+
+
+def test_a_planted_cycle_is_found():
+    planted = {"vestige.a": "def f():\n    from vestige.b import g", "vestige.b": "import vestige.a"}
+    assert cycle(graph(planted)) == ["vestige.a", "vestige.b", "vestige.a"]
 
 
 def test_no_drawers_without_a_name():
@@ -102,14 +143,16 @@ def test_no_drawers_without_a_name():
     assert not [path for path in SOURCE.rglob("*") if path.stem in drawers]
 
 
-# What these rooms do changes no number: words, names, files, times and pictures.
-SAYING = {"errors", "version", "machine", "store", "files", "drawing", "record", "checkpoint"}
+def class_names(files: dict[str, Path]) -> dict[str, list[str]]:
+    """Where each public class is defined."""
+    homes: dict[str, list[str]] = {}
+    for name, path in files.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name)
+    return homes
 
 
-def test_whatever_a_run_rests_on_counts_towards_its_id():
-    counted = {room.removesuffix(".py") for room in DETERMINING}
-    used = set()
-    for room, path in files_with_rooms():
-        if room in counted:
-            used |= imported_rooms(ast.parse(path.read_text()))
-    assert used - SAYING <= counted
+@pytest.mark.xfail(reason="names of the first edition", strict=True)
+def test_a_class_name_is_used_once():
+    assert {name: homes for name, homes in class_names(FILES).items() if len(homes) > 1} == {}

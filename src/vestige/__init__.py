@@ -9,58 +9,58 @@
     found = vs.compare(real, fake)                              # metrics and divergences, with intervals
     weights = vs.weigh(real, fake)                              # weights that correct a model's bias
 
-Rooms are loaded when they are first used, so that `import vestige` is quick.
+Packages are loaded when they are first used, so that `import vestige` is quick.
 """
 
 from importlib import import_module
 from typing import Any
 
-from vestige.version import __version__
+from vestige.core.version import __version__
 
-ROOMS = (
-    "audit",
-    "chains",
-    "checks",
-    "data",
-    "divergences",
-    "drawing",
-    "errors",
-    "experiments",
-    "features",
-    "files",
-    "generation",
-    "generators",
-    "memory",
-    "methods",
-    "metrics",
-    "monitor",
-    "nets",
-    "policy",
-    "protocol",
-    "ratios",
-    "report",
-    "rng",
-    "runner",
-    "store",
-    "weights",
-)
-SHORTCUTS = {
+# What users know by a short name, and where it lives.
+MODULES = {
+    "audit": "vestige.continual.audit",
+    "chains": "vestige.chains",
+    "checks": "vestige.core.checks",
+    "data": "vestige.data",
+    "divergences": "vestige.ratios.divergences",
+    "errors": "vestige.core.errors",
+    "features": "vestige.features",
+    "generation": "vestige.continual.generation",
+    "generators": "vestige.generators",
+    "memory": "vestige.continual.memory",
+    "methods": "vestige.continual.learners",
+    "metrics": "vestige.metrics",
+    "monitor": "vestige.monitor",
+    "nets": "vestige.nets",
+    "policy": "vestige.policy",
+    "protocol": "vestige.continual.protocol",
+    "ratios": "vestige.ratios",
+    "readers": "vestige.data.readers",
+    "report": "vestige.runner.report",
+    "rng": "vestige.core.rng",
+    "runner": "vestige.runner",
+    "show": "vestige.show",
+    "store": "vestige.store",
+    "weights": "vestige.ratios.weights",
+}
+NAMES = {
     "Chain": "vestige.chains",
     "Monitor": "vestige.monitor",
-    "Record": "vestige.record",
-    "compare": "vestige.comparison",
-    "run": "vestige.protocol",
-    "weigh": "vestige.comparison",
+    "Record": "vestige.continual.record",
+    "compare": "vestige.vestiges",
+    "run": "vestige.continual.protocol",
+    "weigh": "vestige.vestiges",
 }
 
-__all__ = ["__version__", *ROOMS, *SHORTCUTS]
+__all__ = ["__version__", *MODULES, *NAMES]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module or one of its functions
-    if name in ROOMS:
-        return import_module(f"vestige.{name}")
-    if name in SHORTCUTS:
-        return getattr(import_module(SHORTCUTS[name]), name)
+    if name in MODULES:
+        return import_module(MODULES[name])
+    if name in NAMES:
+        return getattr(import_module(NAMES[name]), name)
     raise AttributeError(f"module 'vestige' has no attribute {name!r}")
 
 

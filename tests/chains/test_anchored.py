@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 from vestige.chains import Chain
-from vestige.data.drifts import melting, mixture, poor, skewed, still
-from vestige.errors import InputError, VestigeWarning
+from vestige.chains.drifts import melting, mixture, poor, skewed, still
+from vestige.core.errors import InputError, VestigeWarning
 
 NAMES = ("kl", "js")
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from vestige.chains import STRATEGIES, Chain, Limits
-from vestige.data import gaussians
-from vestige.divergences import Gaussian, gaussian_divergence
-from vestige.errors import InputError, NotFitted, StoreError, UnknownName, VestigeWarning
+from vestige.chains.gaussians import gaussians
+from vestige.core.errors import InputError, NotFitted, StoreError, UnknownName, VestigeWarning
+from vestige.ratios.divergences import Gaussian, gaussian_divergence
 
 N = 1500
 BED = gaussians(2)
@@ -21,7 +21,7 @@ QUICK = {
     "every-step": FEW | {"first_epochs": 5, "epochs": 3, "lambda_c": 0.1},
 }
 every_strategy = pytest.mark.parametrize("name", sorted(STRATEGIES))
-quiet = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+quiet = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 
 
 def normal(n, seed, shift=0.0, scale=1.0, d=2):

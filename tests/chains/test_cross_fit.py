@@ -2,11 +2,11 @@
 
 import torch
 
-from vestige import rng
 from vestige.chains.cross_fit import CrossFit, cross_fit
+from vestige.core import rng
 from vestige.ratios import Logistic
 from vestige.ratios.calibration import platt
-from vestige.ratios.stacking import assign_folds
+from vestige.ratios.stack.stacking import assign_folds
 
 BASE = Logistic(kind="quadratic")
 OPTIONS = {"folds": 3, "seed": 7}

@@ -8,11 +8,11 @@ import torch
 
 from vestige.chains import Chain
 from vestige.chains.step_ratio import ESTIMATORS, StepRatio
-from vestige.divergences import Gaussian, gaussian_divergence
-from vestige.errors import InputError, UnknownName, VestigeWarning
+from vestige.core.errors import InputError, UnknownName, VestigeWarning
 from vestige.ratios import Bridge, Logistic, Stack
+from vestige.ratios.divergences import Gaussian, gaussian_divergence
 
-quiet = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+quiet = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 
 
 def normal(n, seed, shift=0.0, scale=1.0, d=2):

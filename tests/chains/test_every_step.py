@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from vestige.chains import Chain, step_together
-from vestige.data import gaussians
-from vestige.errors import InputError
+from vestige.chains.gaussians import gaussians
+from vestige.core.errors import InputError
 
 BED = gaussians(2)
-quiet = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+quiet = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 QUICK = {"first_epochs": 6, "epochs": 3, "batch": 200, "names": ["kl", "js"]}
 
 

@@ -8,7 +8,7 @@ import torch
 from vestige.chains.judging import report_of
 from vestige.chains.report import Limits
 from vestige.chains.strategy import Found, Points
-from vestige.divergences import Gaussian
+from vestige.ratios.divergences import Gaussian
 
 P, Q = Gaussian.isotropic(0.0, 1.0, 2), Gaussian.isotropic(0.3, 0.9, 2)
 LIMITS = Limits(gap_least=0.01, gap_most=0.02, ess=0.3, refused_ess=0.05, tail=0.7, apart=2.0)

@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from vestige import divergences
 from vestige.chains.one_step import corrected, one_step
-from vestige.divergences import Gaussian, gaussian_divergence
-from vestige.divergences.terms import Side
+from vestige.ratios import divergences
+from vestige.ratios.divergences import Gaussian, gaussian_divergence
+from vestige.ratios.divergences.terms import Side
 
 P, Q = Gaussian.isotropic(0.0, 1.0, 1), Gaussian.isotropic(0.4, 0.9, 1)
 GRID = torch.linspace(-12, 12, 20_001, dtype=torch.float64)[:, None]

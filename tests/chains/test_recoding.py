@@ -5,9 +5,9 @@ import torch
 
 from vestige.chains import Chain
 from vestige.chains.recoding import encode_anew
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
-pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 TURN = torch.tensor([[0.0, -2.0], [2.0, 0.0]], dtype=torch.float64)  # a quarter turn, twice as large
 N = 1500
 

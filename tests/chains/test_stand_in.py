@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 
-from vestige import rng
 from vestige.chains.stand_in import balance_to, entropy_balance, random_relu
+from vestige.core import rng
 
 
 def draw(n, d, seed):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vestige.chains.step_losses import ESTIMATORS, OUTPUT_OF, step_value
-from vestige.divergences import get
+from vestige.ratios.divergences import get
 
 S_P = [[0.3, -0.2, 1.1], [0.0, 0.5, -0.7]]
 S_Q = [[-0.4, 0.2], [0.9, -1.3]]

@@ -9,7 +9,7 @@ from vestige.chains.judging import report_of
 from vestige.chains.report import Limits, StepReport, averaged_views
 from vestige.chains.strategy import Found, Points
 from vestige.chains.views import VIEWS, Views, views_of
-from vestige.divergences import Gaussian, gaussian_divergence
+from vestige.ratios.divergences import Gaussian, gaussian_divergence
 
 N = 100_000
 P, Q1, Q2, Q3 = (Gaussian.isotropic(m, s, 2) for m, s in ((0.0, 1.0), (0.1, 1.0), (0.3, 0.95), (0.5, 0.9)))

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from toys import blobs
-from vestige.audit import audited_run
 from vestige.cli import main
+from vestige.continual.audit import audited_run
+from vestige.continual.learners import build
 from vestige.data.split import split
-from vestige.methods import build
 
 GOOD = """[evaluation]
 name = "Mine"
@@ -72,8 +72,8 @@ def test_a_bad_description_names_line_and_field(file, capsys):
 @pytest.fixture
 def two_arms(monkeypatch):
     """An experiment of two short arms under its own name."""
-    from vestige.experiments import EXPERIMENTS
-    from vestige.experiments.robust_audit import HEADS, PLAIN, SPLIT, RobustAudit
+    from vestige.runner.registry import EXPERIMENTS
+    from vestige_papers.robust.audit import HEADS, PLAIN, SPLIT, RobustAudit
 
     class Short(RobustAudit):
         def arms(self, config):

@@ -6,7 +6,7 @@ import pytest
 
 import vestige.data
 from vestige.cli import main
-from vestige.errors import DataUnavailable
+from vestige.core.errors import DataUnavailable
 
 
 def test_the_listing_for_machines_is_that_of_the_library(capsys):

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vestige.cli.delimited import parse
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 NAN = math.nan
 SQUARE = [[0.9, NAN], [0.7, 0.8]]

@@ -6,12 +6,12 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from vestige import demo
 from vestige.cli import main, output
-from vestige.demo.generator import GeneratorConfig
-from vestige.demo.judged import JudgedConfig
-from vestige.demo.learners import LearnersConfig
-from vestige.record import Record
+from vestige.cli.demo import jobs as demo
+from vestige.cli.demo.generator import GeneratorConfig
+from vestige.cli.demo.judged import JudgedConfig
+from vestige.cli.demo.learners import LearnersConfig
+from vestige.continual.record import Record
 
 SMALL = demo.Config(
     judged=JudgedConfig(digits=2, samples=150, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from vestige.cli import listing, main
+from vestige.continual.learners import METHODS
 from vestige.data import SOURCES
-from vestige.methods import METHODS
 
 
 def test_every_method_and_data_set_is_listed_with_a_line_about_it(capsys):

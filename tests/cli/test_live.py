@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from vestige.cli import live
-from vestige.record import Record
+from vestige.continual.record import Record
 from vestige.runner import Finished, Unit
 
 

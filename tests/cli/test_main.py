@@ -13,7 +13,7 @@ import pytest
 import vestige
 from vestige import cli
 from vestige.cli import main
-from vestige.errors import DataUnavailable, InputError, UnknownName, VestigeWarning
+from vestige.core.errors import DataUnavailable, InputError, UnknownName, VestigeWarning
 
 VESTIGE = [sys.executable, "-m", "vestige"]
 

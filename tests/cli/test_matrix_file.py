@@ -12,7 +12,7 @@ import pytest
 
 from vestige.cli import matrix_file
 from vestige.cli.matrix_file import read
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 R = [[0.9, math.nan], [0.7, 0.8]]
 

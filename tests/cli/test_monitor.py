@@ -8,10 +8,10 @@ import pytest
 from vestige.chains import Chain
 from vestige.cli import main, monitor_words
 from vestige.cli.monitor import RINGING
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.monitor import Alarm, Monitor
 
-pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 START = ["--strategy", "every-step", "--divergences", "kl,js"]
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from dice import Dice
-from report.planted import bare
+from runner.report.planted import bare
 from vestige import runner
 from vestige.cli import main
-from vestige.experiments import EXPERIMENTS
+from vestige.runner.registry import EXPERIMENTS
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from dice import Dice
 from vestige.cli import main
-from vestige.experiments import EXPERIMENTS
+from vestige.runner.registry import EXPERIMENTS
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import torch
 
 from vestige.cli import main
 from vestige.cli.weigh import write
-from vestige.comparison import Weighing
-from vestige.weights import diagnose
+from vestige.ratios.weights import diagnose
+from vestige.vestiges import Weighing
 
 FAST = ["--estimator", "ULSIF"]
 

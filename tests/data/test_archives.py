@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from vestige.core.errors import InputError
 from vestige.data.archives import climbs, decode_png, read_members
-from vestige.errors import InputError
 
 CLIMBING = ["../evil", "a/../../evil", "/etc/passwd", "C:\\evil", "..\\evil", "\\\\host\\evil", "C:evil"]
 ANY = re.compile(".*")

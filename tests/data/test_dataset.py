@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 import torch
 
+from vestige.core.errors import InputError
 from vestige.data.dataset import DataSet, every_nth
-from vestige.errors import InputError
 
 
 def images(**changes):

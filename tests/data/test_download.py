@@ -5,9 +5,9 @@ import numpy as np
 import pooch
 import pytest
 
+from vestige.core.errors import DataUnavailable
 from vestige.data.download import cache_folder, cached, retrieve
 from vestige.data.source import Remote
-from vestige.errors import DataUnavailable
 
 DATA = np.random.default_rng(0).bytes(300_000)
 MD5 = "md5:" + hashlib.md5(DATA).hexdigest()

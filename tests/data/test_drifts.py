@@ -8,9 +8,9 @@ import torch
 from scipy.integrate import quad
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from vestige import divergences
-from vestige.data.drifts import DRIFTS, Modes, SinhArcsinh, melting, mixture, poor, skewed, still
-from vestige.errors import InputError
+from vestige.chains.drifts import DRIFTS, Modes, SinhArcsinh, melting, mixture, poor, skewed, still
+from vestige.core.errors import InputError
+from vestige.ratios import divergences
 
 NAMES = ("kl", "reverse_kl", "js", "hellinger2")
 

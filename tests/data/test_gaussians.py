@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from vestige.data import gaussians
-from vestige.errors import InputError, UnknownName
+from vestige.chains.gaussians import gaussians
+from vestige.core.errors import InputError, UnknownName
 
 
 def kl(mean_step, k, d):

@@ -4,8 +4,8 @@ import struct
 import numpy as np
 import pytest
 
+from vestige.core.errors import InputError
 from vestige.data.idx import FILES, read_idx, read_mnist_files
-from vestige.errors import InputError
 
 
 def idx(array):

@@ -3,8 +3,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from vestige.core.errors import InputError
 from vestige.data.npz import image_splits, open_npz
-from vestige.errors import InputError
 
 
 class Bomb:

@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from vestige.core.errors import InputError
 from vestige.data.npz import open_npz
 from vestige.data.sources import SOURCES
 from vestige.data.sources.notmnist import EMPTY
-from vestige.errors import InputError
 
 DRAW = np.random.default_rng(0)
 

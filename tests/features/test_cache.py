@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vestige import features
-from vestige.errors import InputError, VestigeWarning
+from vestige.core.errors import InputError, VestigeWarning
 from vestige.features.cache import Cached, clear, default_folder, key_of
 
 X = torch.rand(40, 5, generator=torch.Generator().manual_seed(0))

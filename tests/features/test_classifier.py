@@ -5,7 +5,7 @@ import torch
 
 from toys import blobs
 from vestige import features
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 DATA = blobs(n_classes=4, per_class=30)
 X, Y = DATA.floats(DATA.train_x), DATA.train_y

@@ -12,11 +12,11 @@ import torch
 
 from toys import blobs
 from vestige import features, store
-from vestige.errors import InputError, NotEstimable, NotFitted, StoreError
+from vestige.core.errors import InputError, NotEstimable, NotFitted, StoreError
 from vestige.features.rows import admit
 
 # so little training earns a warning that the codes say nothing
-pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 SMALL_NET = {"dims": 3, "encoder": (12,), "decoder": (12,), "noise": 0.005, "epochs": 4, "batch_size": 15, "lr": 1e-2}
 MAPS = {
     "classifier": {"dims": 4, "epochs": 1},

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from vestige import data, features
+from vestige.core.errors import InputError
 from vestige.data import SOURCES, loading
-from vestige.errors import InputError
 from vestige.features.drift import relative_drift
 
 

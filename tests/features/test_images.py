@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.features.images import Layout
 
 IMAGE = torch.rand(5, 3, 4, 6, generator=torch.Generator().manual_seed(0))

@@ -6,7 +6,7 @@ import torch
 from sklearn.decomposition import PCA as SKPCA
 
 from vestige import features
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.features.pca import principal_directions
 
 

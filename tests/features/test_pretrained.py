@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vestige import features, store
-from vestige.errors import InputError, MissingPackage, StoreError
+from vestige.core.errors import InputError, MissingPackage, StoreError
 from vestige.features.pretrained import NETWORK, WEIGHTS, efficientnet_lite0
 
 HERE = all(importlib.util.find_spec(name) for name in (NETWORK, WEIGHTS))

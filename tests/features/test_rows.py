@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vestige import features
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.features.rows import Part, gather
 
 

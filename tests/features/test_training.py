@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from vestige import rng
-from vestige.errors import InputError, NotEstimable
+from vestige.core import rng
+from vestige.core.errors import InputError, NotEstimable
 from vestige.features.training import Schedule, batches, train
 
 

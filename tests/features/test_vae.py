@@ -7,7 +7,7 @@ import torch
 
 from toys import blobs
 from vestige import features
-from vestige.errors import InputError, VestigeWarning
+from vestige.core.errors import InputError, VestigeWarning
 from vestige.features.rows import Part, gather
 from vestige.features.vae import Prior, active_codes, vae_loss
 from vestige.nets.vae import VAENet

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vestige import generators
-from vestige.errors import InputError, NotEstimable, VestigeWarning
+from vestige.core.errors import InputError, NotEstimable, VestigeWarning
 from vestige.generators.wgan import WGAN
 
 TINY = {"shape": (4, 4), "conditions": 3, "hidden": (8,), "critic_hidden": (8,), "codes": 3, "batch": 8, "steps": 20}

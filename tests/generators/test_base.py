@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from vestige import generators, store
-from vestige.errors import InputError, NotEstimable, NotFitted, StoreError, VestigeWarning
+from vestige.core.errors import InputError, NotEstimable, NotFitted, StoreError, VestigeWarning
 from vestige.generators.base import ROWS, Generator, spread
 
 

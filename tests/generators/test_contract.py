@@ -11,11 +11,11 @@ import torch
 
 from toys import blobs
 from vestige import generators, store
-from vestige.errors import InputError, NotFitted, StoreError, VestigeError
+from vestige.core.errors import InputError, NotFitted, StoreError, VestigeError
 from vestige.generators.base import spread
 
 # so little training may leave samples that hardly differ
-pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 GAN = {"hidden": (16, 16), "critic_hidden": (16, 16), "codes": 4, "batch": 16, "steps": 15}
 PER_CLASS = {"epochs": 5, "batch": 16, "lr": 5e-3}
 ROWS = {

@@ -8,7 +8,7 @@ import torch
 
 from toys import blobs
 from vestige import store
-from vestige.errors import InputError, NotEstimable, NotFitted, StoreError, VestigeWarning
+from vestige.core.errors import InputError, NotEstimable, NotFitted, StoreError, VestigeWarning
 from vestige.generators import DAGAN
 from vestige.generators.base import spread
 from vestige.generators.pairs import Classes

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from vestige.divergences.gaussian import Gaussian, gaussian_divergence
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.generators.fgan import FGAN, activation, conjugate, limited
+from vestige.ratios.divergences.gaussian import Gaussian, gaussian_divergence
 
 # our name, the closed form's, and the critic's output at which r is the ratio (the table of `ratios.fgan`)
 OPTIMA = {

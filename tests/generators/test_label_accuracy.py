@@ -7,7 +7,7 @@ import torch
 
 import have
 from vestige import data, features
-from vestige.errors import VestigeWarning
+from vestige.core.errors import VestigeWarning
 from vestige.generators import build
 from vestige.generators.labels import label_accuracy
 

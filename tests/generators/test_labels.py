@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from toys import blobs
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.features import Classifier
 from vestige.generators.labels import label_accuracy, label_confusion, shares
 

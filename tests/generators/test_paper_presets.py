@@ -9,7 +9,7 @@ from vestige import generators
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning"),  # so little training draws much the same
+    pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning"),  # so little training draws much the same
 ]
 # What is cut: nothing but the length of training.
 STEPS, EPOCHS = {"steps": 2}, {"epochs": 1}

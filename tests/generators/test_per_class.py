@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vestige import generators
-from vestige.errors import InputError, NotEstimable, StoreError
+from vestige.core.errors import InputError, NotEstimable, StoreError
 from vestige.generators.per_class import ConvGAN, DenseGAN, judge_loss, maker_loss
 
 SMALL = {"widths": (32, 32), "judge_widths": (64, 32), "output": "linear", "batch": 64, "lr": 4e-3}

@@ -8,10 +8,10 @@ import torch
 from matplotlib.image import imread
 
 from vestige import store
-from vestige.drawing import encode
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.generators import build
 from vestige.generators.pictures import LEVELS, grid, pack, sample_grid, training_curves, unpack
+from vestige.show import encode
 
 
 @pytest.fixture(scope="module")

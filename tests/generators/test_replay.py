@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from vestige import rng
+from vestige.core import rng
 from vestige.generators import Generator, Source
 from vestige.generators.vae import VAE
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from vestige import rng
-from vestige.errors import InputError
+from vestige.core import rng
+from vestige.core.errors import InputError
 from vestige.generators.source import Source
 
 

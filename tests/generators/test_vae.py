@@ -9,13 +9,13 @@ from torch.distributions import Independent, MultivariateNormal, Normal, kl_dive
 from torch.nn import functional
 
 from toys import blobs
-from vestige import rng
-from vestige.errors import InputError, NotEstimable
+from vestige.core import rng
+from vestige.core.errors import InputError, NotEstimable
 from vestige.generators.source import Source
 from vestige.generators.vae import VAE, Scale, gaussian_columns_nll
 
 # so little training may leave samples that hardly differ
-pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 SMALL = {"shape": (4,), "conditions": 2, "codes": 2, "encoder": (8,), "decoder": (8, 8), "batch": 32}
 
 

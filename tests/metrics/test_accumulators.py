@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from vestige import store
-from vestige.errors import InputError, StoreError
+from vestige.core.errors import InputError, StoreError
 from vestige.metrics.fid import FID, fid
 from vestige.metrics.groups import Sums, leave_one_out, merged
 from vestige.metrics.inception import InceptionScore, inception_score

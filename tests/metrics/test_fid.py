@@ -8,7 +8,7 @@ import pytest
 import scipy.linalg
 import torch
 
-from vestige.errors import InputError, VestigeWarning
+from vestige.core.errors import InputError, VestigeWarning
 from vestige.metrics.fid import FID, fid
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from vestige import files
+from vestige.data import readers as files
 from vestige.metrics import FID, KID, fid, kid
 
 

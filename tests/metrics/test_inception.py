@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.metrics.inception import InceptionScore, inception_score
 
 

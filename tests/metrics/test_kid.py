@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.metrics.cubic import cubic_product, cubic_sum
 from vestige.metrics.kid import KERNEL, KID, kid
 

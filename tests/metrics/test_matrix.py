@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vestige.errors import InputError, UnknownName
+from vestige.core.errors import InputError, UnknownName
 from vestige.metrics import matrix as m
 
 NAN = math.nan

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vestige.errors import InputError, NotEstimable
+from vestige.core.errors import InputError, NotEstimable
 from vestige.metrics.mmd import MMD, mmd
 
 

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.metrics.neighbours import PRDC, precision_recall_density_coverage
 
 NAMES = ("precision", "recall", "density", "coverage")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import pairwise_distances_argmin
 
-from vestige.errors import InputError, StoreError
+from vestige.core.errors import InputError, StoreError
 from vestige.metrics.prd import PRD, curve, f_score, histograms, prd
 
 

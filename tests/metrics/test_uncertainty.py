@@ -6,15 +6,9 @@ import torch
 from scipy.stats import entropy as scipy_entropy
 from sklearn.metrics import roc_auc_score
 
-from vestige import rng
-from vestige.errors import InputError
-from vestige.metrics.uncertainty import (
-    THETAS,
-    Uncertainty,
-    expected_calibration_error,
-    reliability,
-    unseen_task_roc,
-)
+from vestige.core import rng
+from vestige.core.errors import InputError
+from vestige.metrics.uncertainty import THETAS, Uncertainty, expected_calibration_error, reliability, unseen_task_roc
 
 
 def draws(s=7, n=5, k=3, name="draws"):

@@ -5,10 +5,10 @@ import math
 import pytest
 
 from vestige.chains import StepReport, TaskReport
-from vestige.divergences import Estimate
-from vestige.errors import InputError, UnknownName
+from vestige.core.errors import InputError, UnknownName
 from vestige.monitor import Alarm, Ring
 from vestige.monitor.alarms import ringing
+from vestige.ratios.divergences import Estimate
 
 
 def estimate(value, error=0.0, refusal=None, name="js"):

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from monitor.tiny import CHAIN, contents
-from vestige import files
-from vestige.errors import InputError
+from vestige.core.errors import InputError
+from vestige.data import readers as files
 from vestige.monitor import Monitor
 from vestige.monitor.coding import Coding
 
-pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 
 
 def frame(n, seed, words=("private", "state")):

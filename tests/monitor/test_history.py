@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from vestige.chains import StepReport, TaskReport
-from vestige.divergences import Estimate
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.metrics import matrix as metrics
 from vestige.monitor import Alarm, Ring, Step, history
+from vestige.ratios.divergences import Estimate
 
 NAN = math.nan
 # One task a step, as in the equations.

@@ -14,12 +14,12 @@ import torch
 from monitor.tiny import CHAIN, contents, essence, normal, samples, walk
 from vestige import features
 from vestige.chains import Chain
-from vestige.data import gaussians
-from vestige.errors import InputError, NotFitted, StoreError, UnknownName, VestigeWarning
+from vestige.chains.gaussians import gaussians
+from vestige.core.errors import InputError, NotFitted, StoreError, UnknownName, VestigeWarning
 from vestige.monitor import Alarm, Monitor
 from vestige.monitor.folder import Folder
 
-pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 
 
 def test_the_numbers_are_those_of_a_bare_chain(tmp_path):

@@ -3,10 +3,10 @@
 import pytest
 
 from monitor.tiny import CHAIN, normal
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.monitor import Alarm, Monitor
 
-pytestmark = pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 EVIL = "<script>alert('x')</script>"
 
 

@@ -6,8 +6,8 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
-from vestige import rng
-from vestige.errors import InputError
+from vestige.core import rng
+from vestige.core.errors import InputError
 from vestige.nets import MLP, Conv
 from vestige.nets.bayes import BAYES_NETS, BayesConv, BayesMLP, mean_field
 from vestige.nets.bayes_layers import MeanField, MeanFieldConv2d, MeanFieldLinear, gaussian_kl

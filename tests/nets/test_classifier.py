@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from vestige.errors import InputError, UnknownName
+from vestige.core.errors import InputError, UnknownName
 from vestige.nets import MLP, NETS, Dropout, ResNet18, Table4, build_net
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.nets import Conv
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from vestige import rng
+from vestige.core import rng
 from vestige.nets import MLP
 from vestige.nets.ensemble import EnsembleMLP, member_seed
 

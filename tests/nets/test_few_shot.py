@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.nets.few_shot import FewShot
 
 

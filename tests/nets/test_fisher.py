@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from vestige import rng
-from vestige.errors import InputError
+from vestige.core import rng
+from vestige.core.errors import InputError
 from vestige.nets import MLP, ResNet18, Table4, build_net, fisher
 from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
 

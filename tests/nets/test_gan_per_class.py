@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.nets.gan_per_class import CODES, ConvJudge, ConvMaker, DenseJudge, DenseMaker, UpConv
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from vestige import rng
+from vestige.core import rng
 from vestige.nets.gated_vae import GatedVAENet, gates
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from vestige import rng
-from vestige.errors import InputError
+from vestige.core import rng
+from vestige.core.errors import InputError
 from vestige.nets import MLP, Conv
 from vestige.nets.mc_dropout import MCDropoutNet
 

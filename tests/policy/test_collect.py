@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from vestige import rng
-from vestige.errors import InputError
+from vestige.core import rng
+from vestige.core.errors import InputError
 from vestige.policy import collect as room
 from vestige.policy.collect import collect, truth_of
 from vestige.policy.environments import Environments

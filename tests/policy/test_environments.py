@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.errors import InputError, MissingPackage, UnknownName, VestigeWarning
+from vestige.core.errors import InputError, MissingPackage, UnknownName, VestigeWarning
 from vestige.policy import environments
 from vestige.policy.environments import describe, make
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from linear_system import System, linear_policy
-from vestige import weights
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.policy import GaussianPolicy, Logs, Settings, estimates, evaluate
 from vestige.policy.dynamics import Trajectories
 from vestige.policy.estimates import from_logs, from_model
@@ -17,6 +16,7 @@ from vestige.policy.evaluation import reward_gap
 from vestige.policy.fitted_q import fitted_q
 from vestige.policy.picture import picture
 from vestige.policy.rewards import REWARDS
+from vestige.ratios import weights
 
 SYSTEM = System.default()
 WRONG = SYSTEM.biased([0.03, 0.03], 0.11)

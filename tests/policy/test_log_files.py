@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.policy import Logs
 
 

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from vestige import store
-from vestige.errors import InputError, StoreError
+from vestige.core.errors import InputError, StoreError
 from vestige.policy import GaussianPolicy, Policy
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.policy import regression
 from vestige.policy.regression import GaussianEnsemble, Settings, bounded, nll, padded
 

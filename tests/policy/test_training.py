@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.errors import InputError, UnknownName, VestigeWarning
+from vestige.core.errors import InputError, UnknownName, VestigeWarning
 from vestige.policy import training
 from vestige.policy.training import PPO, key_of, train, trained_steps
 

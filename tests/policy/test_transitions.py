@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from linear_system import System, linear_policy
-from vestige.errors import InputError, NotFitted
+from vestige.core.errors import InputError, NotFitted
 from vestige.policy import TransitionRatio
 from vestige.policy.dynamics import deal_folds
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.ratios.auto import FAR_LOSS, auto, look
 from vestige.ratios.bridge import Bridge
 from vestige.ratios.logistic import Logistic
-from vestige.ratios.stack import Stack
+from vestige.ratios.stack.stack import Stack
 
 
 def gaussian(n, d, mean=0.0, scale=1.0, seed=0):

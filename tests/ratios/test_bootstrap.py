@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from vestige import rng
-from vestige.errors import InputError, NotFitted
+from vestige.core import rng
+from vestige.core.errors import InputError, NotFitted
 from vestige.ratios.bootstrap import Bootstrap, bootstrap, counts, resample
 from vestige.ratios.kliep_net import KLIEPNet
 from vestige.ratios.logistic import Logistic

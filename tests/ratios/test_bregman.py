@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vestige.errors import UnknownName
+from vestige.core.errors import UnknownName
 from vestige.ratios import losses
 from vestige.ratios.bregman import Bregman
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from vestige.errors import InputError, StoreError
+from vestige.core.errors import InputError, StoreError
 from vestige.ratios import Ratio
 from vestige.ratios.bridge import Bridge, waymark
 from vestige.ratios.logistic import Logistic
-from vestige.ratios.stack import Stack
+from vestige.ratios.stack.stack import Stack
 from vestige.ratios.ulsif import ULSIF
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from vestige.errors import VestigeWarning
+from vestige.core.errors import VestigeWarning
 from vestige.ratios import calibration
 from vestige.ratios.logistic import Logistic
 

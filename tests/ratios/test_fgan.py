@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.errors import UnknownName
+from vestige.core.errors import UnknownName
 from vestige.ratios.fgan import FGAN, VARIATIONAL
 
 # f of each divergence D_f(p || q) = E_q f(p/q), and its value for N(0, 1) against N(1/2, 1).

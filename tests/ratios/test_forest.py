@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.errors import InputError, StoreError, VestigeWarning
+from vestige.core.errors import InputError, StoreError, VestigeWarning
 from vestige.ratios import Forest, Logistic, Ratio
 from vestige.ratios import forest as module
 from vestige.ratios.calibration import platt

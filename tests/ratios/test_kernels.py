@@ -3,8 +3,8 @@ import warnings
 import pytest
 import torch
 
-from vestige import rng
-from vestige.errors import InputError, VestigeWarning
+from vestige.core import rng
+from vestige.core.errors import InputError, VestigeWarning
 from vestige.ratios.kernels import (
     BANDWIDTHS,
     Kernels,

@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 
-from vestige import ratios, rng
-from vestige.errors import InputError, UnknownName, VestigeWarning
+from vestige import ratios
+from vestige.core import rng
+from vestige.core.errors import InputError, UnknownName, VestigeWarning
 from vestige.ratios.kernels import gaussian
 from vestige.ratios.kliep import KLIEP
 from vestige.ratios.kliep_kernel import KernelMixture

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from vestige import rng
+from vestige.core import rng
 from vestige.ratios.least_squares import loo_scores, normal_equations, solve
 
 LAMBDAS = torch.tensor([1e-4, 1e-2, 1.0], dtype=torch.float64)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from vestige.errors import InputError, UnknownName
+from vestige.core.errors import InputError, UnknownName
 from vestige.ratios import logistic, losses, nets
 from vestige.ratios.logistic import Logistic, design, form_of
 

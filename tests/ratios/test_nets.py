@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 
-from vestige.errors import InputError, VestigeWarning
+from vestige.core.errors import InputError, VestigeWarning
 from vestige.nets import BatchedMLP
 from vestige.ratios import losses
 from vestige.ratios.kliep_net import KLIEPNet

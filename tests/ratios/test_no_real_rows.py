@@ -50,7 +50,7 @@ def rows_found(state, p):
     return count
 
 
-@pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+@pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 @pytest.mark.parametrize("name", sorted(RATIOS))
 def test_nothing_stored_is_a_row_of_p(name, tmp_path):
     p, q = draw(70, 0), draw(90, 1) + 0.2

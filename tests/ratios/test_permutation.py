@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.permutation import deals, permutation_test, score, score_features
 
@@ -34,7 +34,7 @@ def test_all_deals_of_tiny_sets_by_brute_force():
 
 
 def _features_stream():
-    from vestige import rng
+    from vestige.core import rng
 
     return rng.fork(0, "features")
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from vestige import rng
+from vestige.core import rng
 from vestige.ratios.simplex import best_mixture
 
 

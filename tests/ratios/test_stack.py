@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from vestige.errors import InputError, NotFitted, VestigeWarning
+from vestige.core.errors import InputError, NotFitted, VestigeWarning
 from vestige.ratios import Ratio
-from vestige.ratios.stack import Stack
+from vestige.ratios.stack.stack import Stack
 
 
 def gaussian(n, d=2, mean=0.0, scale=1.0, seed=0):
@@ -159,7 +159,7 @@ def test_weight_on_a_single_row_is_refused():
         Stack().fit(gaussian(20), gaussian(20, seed=1), p_weights=alone)
 
 
-@pytest.mark.filterwarnings("ignore::vestige.errors.VestigeWarning")
+@pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 @pytest.mark.parametrize(("n", "d"), [(2, 1), (3, 4), (40, 2)])
 def test_few_rows_and_constant_columns_give_finite_ratios(n, d):
     p, q = gaussian(n, d), gaussian(n, d, seed=1)

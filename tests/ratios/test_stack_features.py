@@ -3,7 +3,7 @@
 import torch
 from sklearn.cluster import KMeans
 
-from vestige.ratios.stack_features import StackFeatures, k_means, mixture_standardiser, nearest, quadratic
+from vestige.ratios.stack.features import StackFeatures, k_means, mixture_standardiser, nearest, quadratic
 
 
 def draw(n, d, seed=0):

@@ -6,8 +6,8 @@ import torch
 from sklearn.mixture import GaussianMixture
 from torch.distributions import Normal
 
-from vestige.ratios.stack import Stack
-from vestige.ratios.stack_mixture import Pairs, fit_mixture
+from vestige.ratios.stack.mixture import Pairs, fit_mixture
+from vestige.ratios.stack.stack import Stack
 
 
 def draw(n, d, seed, mean=0.0, scale=1.0):

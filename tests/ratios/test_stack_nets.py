@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from vestige.ratios.stack_nets import JointNets, Schedule, systematic, train, write_gradient
+from vestige.ratios.stack.nets import JointNets, Schedule, systematic, train, write_gradient
 
 
 def nets(members=4, m=6, d=2, seed=0, zero=False):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from vestige import ratios, rng
-from vestige.errors import InputError, NotFitted
+from vestige import ratios
+from vestige.core import rng
+from vestige.core.errors import InputError, NotFitted
 from vestige.ratios.kernels import gaussian
 from vestige.ratios.ulsif import RULSIF, ULSIF
 

@@ -24,7 +24,7 @@ import border  # noqa: F401 - makes itself known
 from deadly import die_at
 from vestige import runner
 from vestige.cli import main
-from vestige.record import Record
+from vestige.continual.record import Record
 from vestige.runner.unit import silent
 
 torch.set_num_threads(1)

@@ -12,10 +12,10 @@ import pytest
 
 from dice import Dice
 from vestige import runner
-from vestige.errors import InputError, MissingPackage
-from vestige.experiments import EXPERIMENTS
+from vestige.core.errors import InputError, MissingPackage
 from vestige.runner import cluster
 from vestige.runner.cluster import Resources, resources_of
+from vestige.runner.registry import EXPERIMENTS
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray: the extra 'cluster'")
 

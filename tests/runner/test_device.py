@@ -6,10 +6,10 @@ import torch
 from dice import Dice
 from far import FAR, far
 from vestige import runner
-from vestige.errors import InputError
-from vestige.experiments import EXPERIMENTS
+from vestige.core.errors import InputError
 from vestige.runner import unit as unit_module
 from vestige.runner.device import DEVICES, computing_on, device_of
+from vestige.runner.registry import EXPERIMENTS
 
 
 @pytest.fixture

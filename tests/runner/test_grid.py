@@ -8,10 +8,10 @@ import torch
 from border import Border
 from dice import Dice
 from vestige import data, runner
-from vestige.errors import InputError
-from vestige.experiments import EXPERIMENTS
-from vestige.experiments.trained import Trained
-from vestige.record import Record
+from vestige.continual.record import Record
+from vestige.core.errors import InputError
+from vestige.runner.registry import EXPERIMENTS
+from vestige.runner.trained import Trained
 
 
 class Told(Border):

@@ -13,7 +13,7 @@ import pytest
 
 import border  # noqa: F401 - makes itself known
 from vestige import runner
-from vestige.record import Record
+from vestige.continual.record import Record
 from vestige.runner.unit import silent
 
 HERE = Path(__file__).parent

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 import pytest
 
 from vestige import runner
-from vestige.errors import InputError, VestigeError
-from vestige.experiments import EXPERIMENTS
+from vestige.core.errors import InputError, VestigeError
 from vestige.runner.plan import _fit, parse
+from vestige.runner.registry import EXPERIMENTS
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Config:
 
 @pytest.fixture
 def toy(monkeypatch):
-    from vestige.experiments import Experiment, Verdict
+    from vestige.runner.experiment import Experiment, Verdict
 
     class Toy(Experiment[Config]):
         """A toy."""

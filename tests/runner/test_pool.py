@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.errors import VestigeError
+from vestige.core.errors import VestigeError
 from vestige.runner.memory import SPARE, Room, free_bytes, held_bytes
 from vestige.runner.plan import Unit
 from vestige.runner.pool import Pool, Worker

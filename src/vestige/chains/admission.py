@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
-from vestige import checks
 from vestige.chains.report import AVERAGE, Task
-from vestige.checks import ArrayLike
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
 
 
 def admit(

@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
 from vestige.chains.stand_in import StandIn, balance_to
 from vestige.chains.strategy import Found, Strategy, scalar, under
+from vestige.core import checks, rng
 from vestige.ratios import Stack
 
 

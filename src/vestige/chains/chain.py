@@ -29,7 +29,7 @@ from typing import Any, Self
 import pandas as pd
 from torch import Tensor
 
-from vestige import checks, divergences, rng, store, weights
+from vestige import store
 from vestige.chains.admission import admit, listed
 from vestige.chains.estimated import Estimated
 from vestige.chains.every_step import EveryStep
@@ -37,8 +37,10 @@ from vestige.chains.judging import report_of
 from vestige.chains.keyframe import Keyframe
 from vestige.chains.report import Limits, StepReport, Task
 from vestige.chains.strategy import Found, Job, Strategy, under
-from vestige.checks import ArrayLike, Kind
-from vestige.errors import InputError, NotFitted, StoreError, VestigeWarning
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike, Kind
+from vestige.core.errors import InputError, NotFitted, StoreError, VestigeWarning
+from vestige.ratios import divergences, weights
 
 # Every strategy by its name, one line each.
 STRATEGIES: dict[str, type[Strategy[Any]]] = {

@@ -14,12 +14,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import rng
 from vestige.chains.strategy import scalar, under
-from vestige.numerics import weighted_mean
+from vestige.core import rng
+from vestige.core.numerics import weighted_mean
 from vestige.ratios import Ratio
 from vestige.ratios.calibration import Affine, platt
-from vestige.ratios.stacking import assign_folds
+from vestige.ratios.stack.stacking import assign_folds
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from vestige import checks
 from vestige.chains.anchored import Anchored, TaskState
 from vestige.chains.step_ratio import ESTIMATORS, StepRatio
 from vestige.chains.strategy import Found, Points
+from vestige.core import checks
 
 
 @dataclass(frozen=True)

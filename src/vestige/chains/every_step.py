@@ -32,12 +32,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
 from vestige.chains.log_linear import Rows, Schedule, fresh, grown, train
 from vestige.chains.psi_state import NetState, TaskSide, inputs
 from vestige.chains.step_losses import ESTIMATORS, OUTPUT_OF, step_value
 from vestige.chains.strategy import Found, Job, Points, Strategy
-from vestige.ratios.stack_features import mixture_standardiser
+from vestige.core import checks, rng
+from vestige.ratios.stack.features import mixture_standardiser
 from vestige.ratios.standardise import Standardiser
 
 A2: dict[str, Any] = {

@@ -19,14 +19,14 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from vestige import divergences
 from vestige.chains.one_step import corrected, with_error
 from vestige.chains.report import Limits, Task, TaskReport
 from vestige.chains.strategy import Found
 from vestige.chains.views import of_points, views_of
-from vestige.divergences import Estimate
-from vestige.divergences.terms import Side
-from vestige.numerics import weighted_mean
+from vestige.core.numerics import weighted_mean
+from vestige.ratios import divergences
+from vestige.ratios.divergences import Estimate
+from vestige.ratios.divergences.terms import Side
 
 
 def judge(found: Found, names: Iterable[str], *, level: float, limits: Limits) -> dict[str, Estimate]:

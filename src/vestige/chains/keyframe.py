@@ -20,10 +20,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from vestige import checks
 from vestige.chains.anchored import TaskState
 from vestige.chains.estimated import Estimated, seen_from
 from vestige.chains.strategy import Found
+from vestige.core import checks
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vestige import rng
 from vestige.chains.step_losses import StepValue
+from vestige.core import rng
 
 
 @dataclass(frozen=True)

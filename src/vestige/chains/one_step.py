@@ -23,9 +23,9 @@ from jaxtyping import Float
 from scipy.special import ndtri
 from torch import Tensor
 
-from vestige.divergences import Estimate, get
-from vestige.divergences.family import Map
-from vestige.divergences.terms import Side
+from vestige.ratios.divergences import Estimate, get
+from vestige.ratios.divergences.family import Map
+from vestige.ratios.divergences.terms import Side
 
 
 class OneStep(NamedTuple):

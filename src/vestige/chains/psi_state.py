@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vestige.chains.log_linear import psi
 from vestige.chains.strategy import scalar, under
-from vestige.numerics import log_mean_exp
+from vestige.core.numerics import log_mean_exp
 from vestige.ratios.standardise import Standardiser
 
 

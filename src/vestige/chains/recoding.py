@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vestige import checks
 from vestige.chains.admission import listed
 from vestige.chains.chain import Chain
 from vestige.chains.report import Task
-from vestige.checks import ArrayLike
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
 
 
 def encode_anew(chain: Chain, stand_ins: Mapping[Task, ArrayLike]) -> None:

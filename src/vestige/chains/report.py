@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from vestige.chains.views import VIEWS, Views
-from vestige.divergences import Estimate
+from vestige.ratios.divergences import Estimate
 
 Task = str | int
 AVERAGE = "average"

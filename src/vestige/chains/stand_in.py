@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import rng
-from vestige.numerics import log_normalise, weighted_mean
-from vestige.ratios.stack_features import mixture_standardiser, quadratic
+from vestige.core import rng
+from vestige.core.numerics import log_normalise, weighted_mean
+from vestige.ratios.stack.features import mixture_standardiser, quadratic
 
 # Least weight of a sample. Beside a model so poor that one sample carries all the weight, the others' would round to
 # zero, and a fold without the one would have none to fit; the verdict on such a stand-in is a refusal.

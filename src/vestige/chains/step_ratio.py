@@ -21,8 +21,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.chains.cross_fit import CrossFit, HeldOut, cross_fit
-from vestige.checks import ArrayLike
-from vestige.numerics import weighted_mean
+from vestige.core.checks import ArrayLike
+from vestige.core.numerics import weighted_mean
 from vestige.ratios import FGAN, LSIF, ULSIF, Bridge, KLIEPNet, Logistic, Ratio, Stack
 
 # What may learn a step, by name; None is the stack itself.

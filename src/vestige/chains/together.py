@@ -9,11 +9,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 
-from vestige import checks
 from vestige.chains.chain import Chain
 from vestige.chains.report import StepReport, Task
-from vestige.checks import ArrayLike
-from vestige.errors import VestigeWarning
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import VestigeWarning
 
 
 def step_together(

@@ -26,8 +26,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import divergences
 from vestige.chains.strategy import Found, Points
+from vestige.ratios import divergences
 
 VIEWS = ("eq4", "running", "anchored")
 # Plain averages, whatever their tails: what a view is worth is said by its tail index, not by a refusal.

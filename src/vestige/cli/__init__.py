@@ -40,7 +40,7 @@ from vestige.cli import output
 from vestige.cli.audit import Audit
 from vestige.cli.compare import Compare
 from vestige.cli.data import Data
-from vestige.cli.demo import Demo
+from vestige.cli.demo.verb import Demo
 from vestige.cli.listing import List
 from vestige.cli.matrix import Matrix
 from vestige.cli.monitor import Monitor
@@ -48,8 +48,8 @@ from vestige.cli.policy import Policy
 from vestige.cli.report import Report
 from vestige.cli.run import Run
 from vestige.cli.weigh import Weigh
-from vestige.errors import InputError, VestigeError, VestigeWarning
-from vestige.version import __version__
+from vestige.core.errors import InputError, VestigeError, VestigeWarning
+from vestige.core.version import __version__
 
 OK, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from tyro.conf import Positional
 
 from vestige.cli import output
-from vestige.errors import InputError, VestigeError
+from vestige.core.errors import InputError, VestigeError
 
 if TYPE_CHECKING:
-    from vestige.audit import Audit as Answers
+    from vestige.continual.audit import Audit as Answers
 
 MARKS = {"holds": "holds", "fails": "fails", "not measured": "-"}
 
@@ -73,10 +73,10 @@ class Audit:
 
     def _trained(self) -> dict[str, Answers]:
         """The audit of every arm of an experiment."""
-        from vestige import checks
-        from vestige.audit import audit
-        from vestige.experiments import EXPERIMENTS
-        from vestige.experiments.evaluation import evaluations
+        from vestige.continual.audit import audit
+        from vestige.core import checks
+        from vestige.runner.evaluation import evaluations
+        from vestige.runner.registry import EXPERIMENTS
 
         owner, preset, seed = "vestige audit", self.preset or "laptop", self.seed or 0
         experiment = EXPERIMENTS[checks.one_of(self.what, EXPERIMENTS, "file or experiment", owner)]
@@ -108,8 +108,8 @@ class Audit:
 
 def read(path: Path) -> Answers:
     """The audit of what lies at `path`."""
-    from vestige.audit import described, from_record
-    from vestige.record import Record
+    from vestige.continual.audit import described, from_record
+    from vestige.continual.record import Record
 
     if not path.is_file():
         raise InputError(f"The 'file' of vestige audit must be there. Got {path} instead.")
@@ -128,7 +128,7 @@ def _document(answers: Answers) -> dict[str, Any]:
 
 def _show(title: str, found: dict[str, Answers]) -> None:
     """One audit with its evidence; several as a table of verdicts, and the evidence for what fails of the five."""
-    from vestige.audit import QUESTIONS
+    from vestige.continual.audit import QUESTIONS
 
     if len(found) == 1:
         (only,) = found.values()

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from vestige.cli import output
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vestige.comparison import Comparison
-    from vestige.files import ColumnReport
+    from vestige.data.readers import ColumnReport
+    from vestige.vestiges import Comparison
 
 NAMES = {
     "kl": "KL(real || fake)",
@@ -65,8 +65,8 @@ class Compare:
 
     def run(self) -> None:
         """Read, compare, print."""
-        from vestige import files
-        from vestige.comparison import STEPS, compare
+        from vestige.data import readers as files
+        from vestige.vestiges import STEPS, compare
 
         p, q, columns = files.read_pair(self.real, self.fake, drop=self.drop)
         weights = None if self.weights is None else read_weights(self.weights, len(q))
@@ -129,7 +129,7 @@ class Compare:
 
 def read_weights(where: str, n: int) -> Tensor:
     """One weight a fake row, from a file with one column or with a column 'weight'."""
-    from vestige import files
+    from vestige.data import readers as files
 
     found = files.read(f"{where}:weight" if where.endswith(".npz") else where)  # as `weigh` writes it
     names = list(found.columns)

@@ -10,7 +10,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from vestige.cli import output
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Data:
 
     def run(self) -> None:
         """List or fetch."""
-        from vestige.checks import one_of
+        from vestige.core.checks import one_of
 
         if one_of(self.action, ("list", "fetch"), "action", "vestige data") == "fetch":
             self._fetch()
@@ -51,7 +51,7 @@ class Data:
         output.table(output.Table("data sets", ("name", "here", "to fetch", "licence"), cells))
 
     def _fetch(self) -> None:
-        from vestige.checks import one_of, refuse
+        from vestige.core.checks import one_of, refuse
         from vestige.data import SOURCES, fetch
 
         if self.data is not None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none", "-", "--", "\N{EN DASH}", "\N{EM DASH}"})
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)

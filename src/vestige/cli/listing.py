@@ -15,8 +15,8 @@ from vestige.cli import output
 
 # Section -> (module, the dict in it). A room that is not there has nothing to list.
 REGISTRIES = {
-    "experiments": ("vestige.experiments", "EXPERIMENTS"),
-    "methods": ("vestige.methods", "METHODS"),
+    "experiments": ("vestige.runner.registry", "EXPERIMENTS"),
+    "methods": ("vestige.continual.learners", "METHODS"),
     "streams": ("vestige.data", "STREAMS"),
     "generators": ("vestige.generators", "GENERATORS"),
     "estimators": ("vestige.ratios", "RATIOS"),
@@ -36,7 +36,7 @@ class List:
 
     def run(self) -> None:
         """Print one table a section."""
-        from vestige.checks import one_of
+        from vestige.core.checks import one_of
 
         sections = list(REGISTRIES) if self.what is None else [one_of(self.what, REGISTRIES, "what", "vestige list")]
         found = {section: entries(section) for section in sections}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from vestige.record import Record
+    from vestige.continual.record import Record
     from vestige.runner import Finished, Unit
 
 EVERY = 10.0  # seconds between two lines on how far a unit is

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from vestige.cli import matrix_file, output
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 if TYPE_CHECKING:
     from vestige.metrics.matrix import MatrixSummary

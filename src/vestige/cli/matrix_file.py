@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vestige.cli.delimited import Cells, parse, rectangle, refuse_cell, shorten
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 # Far above any matrix of tasks, far below what would fill the memory.
 MAX_BYTES = 256 * 2**20

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vestige.cli import output
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

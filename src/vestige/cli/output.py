@@ -19,7 +19,7 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
-from vestige.drawing.tables import Table, cell, decimals, printable
+from vestige.show.tables import Table, cell, decimals, printable
 
 __all__ = [
     "Table",

@@ -63,7 +63,7 @@ class Evaluate:
 
     def run(self) -> None:
         """Read, learn, simulate, weigh, print."""
-        from vestige import checks
+        from vestige.core import checks
         from vestige.policy import GaussianPolicy, Logs, Settings, evaluate
         from vestige.policy.rewards import REWARDS
 
@@ -149,7 +149,8 @@ def write(folder: Path, found: Evaluation) -> list[Path]:
     """The numbers and the picture; the numbers last, so that who finds them finds both."""
     import json
 
-    from vestige import drawing, store
+    from vestige import show as drawing
+    from vestige import store
     from vestige.policy.picture import picture
 
     folder.mkdir(parents=True, exist_ok=True)

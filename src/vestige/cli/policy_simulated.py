@@ -38,7 +38,7 @@ class Train:
 
     def run(self) -> None:
         """Train, measure, write."""
-        from vestige import checks
+        from vestige.core import checks
         from vestige.policy.collect import collect, truth_of
         from vestige.policy.training import train, trained_steps
 
@@ -87,7 +87,7 @@ class Collect:
 
     def run(self) -> None:
         """Simulate and write."""
-        from vestige import checks
+        from vestige.core import checks
         from vestige.policy.collect import collect, truth_of
         from vestige.policy.log_files import ENDINGS
         from vestige.policy.policies import GaussianPolicy
@@ -120,7 +120,7 @@ def require_folder(out: Path, owner: str) -> None:
     """Refuse, before the work, an `out` that cannot be a folder: a file stands in its place or above it."""
     place = next((at for at in (out, *out.parents) if at.exists()), None)
     if place is not None and not place.is_dir():
-        from vestige import checks
+        from vestige.core import checks
 
         checks.refuse("out", owner, "a folder" if place == out else f"in a folder, here {out}", f"the file {place}")
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from vestige.cli import output
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 if TYPE_CHECKING:
-    from vestige.drawing import Page
-    from vestige.report import Group, Written
+    from vestige.runner.report import Group, Written
+    from vestige.show import Page
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Report:
         if self.reproductions:
             self._document()
             return
-        from vestige import report
+        from vestige.runner import report
 
         out = self.out or Path("report")
         if self.compare:
@@ -67,14 +67,14 @@ class Report:
             self._several(volumes, out)
 
     def _one(self, page: Page, out: Path) -> None:
-        from vestige import report
+        from vestige.runner import report
 
         with output.progress("Drawing") as advance:
             written = report.write(page, out, files=not self.page_only, heard=lambda name: advance(0, name))
         self._say(page.lead, written.page, [written], [])
 
     def _several(self, volumes: Mapping[str, Sequence[Group]], out: Path) -> None:
-        from vestige import report
+        from vestige.runner import report
 
         drawn = 0
         with output.progress("Drawing", len(volumes)) as advance:
@@ -100,7 +100,7 @@ class Report:
         output.say(f"Written to {page}{beside}{more}.")
 
     def _compared(self) -> Page:
-        from vestige import report
+        from vestige.runner import report
 
         if len(self.paths) != 2:
             raise InputError(f"The paths of vestige report --compare must be two. Got {len(self.paths)} instead.")
@@ -113,7 +113,8 @@ class Report:
         return report.compare(first, second, (one, two))
 
     def _document(self) -> None:
-        from vestige import report, store
+        from vestige import store
+        from vestige.runner import report
 
         if len(self.paths) > 1:
             raise InputError(

@@ -12,15 +12,15 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from vestige.cli import output
 from vestige.cli.live import board
-from vestige.errors import InputError
+from vestige.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vestige.cli.live import Board
-    from vestige.experiments import Experiment, Verdict
-    from vestige.record import Record
+    from vestige.continual.record import Record
     from vestige.runner import Finished, Unit
+    from vestige.runner.experiment import Experiment, Verdict
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Run:
     def run(self) -> None:
         """Plan everything, run what is not there, print."""
         from vestige import runner
-        from vestige.experiments import EXPERIMENTS
         from vestige.runner.device import device_of
+        from vestige.runner.registry import EXPERIMENTS
 
         names = tuple(EXPERIMENTS) if self.all else self.names
         if not names:
@@ -149,7 +149,7 @@ class Run:
         return cluster.run(units, self.ray, resources=own, device=self.device, say=shown.say)
 
     def _draw(self, experiment: Experiment[Any], records: Sequence[Record]) -> list[Path]:
-        from vestige.drawing import save
+        from vestige.show import save
 
         figures = experiment.figures(records)
         return [save(figure, self.out / experiment.name / f"{name}.png") for name, figure in figures.items()]
@@ -183,7 +183,7 @@ def searched(units: Sequence[Unit]) -> list[str]:
 
 def table(experiment: Experiment[Any], records: Sequence[Record], preset: str) -> output.Table:
     """Measured beside published, with what the preset leaves out underneath."""
-    from vestige.report import lines_table
+    from vestige.runner.report import lines_table
 
     cut = experiment.cut.get(preset, "")
     note = f"Against the published setting, '{preset}' leaves out: {cut}" if cut else ""

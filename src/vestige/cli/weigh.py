@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from vestige.cli import output
-from vestige.errors import InputError, NotEstimable
+from vestige.core.errors import InputError, NotEstimable
 
 if TYPE_CHECKING:
-    from vestige.comparison import Weighing
+    from vestige.vestiges import Weighing
 
 ENDINGS = (".npy", ".npz", ".csv")
 
@@ -49,8 +49,8 @@ class Weigh:
 
     def run(self) -> None:
         """Read, fit, diagnose, write."""
-        from vestige import files
-        from vestige.comparison import weigh
+        from vestige.data import readers as files
+        from vestige.vestiges import weigh
 
         self._check()
         p, q, columns = files.read_pair(self.real, self.fake, drop=self.drop)

@@ -1,11 +1,9 @@
-"""Data sets by name, wherever they are; drifting Gaussians with known divergences; streams whose data goes away."""
+"""Data sets by name, wherever they are; streams whose data goes away."""
 
 from collections.abc import Callable
 
+from vestige.data.borderless import blurred, continuous
 from vestige.data.dataset import DataSet
-from vestige.data.drift import blurred, continuous
-from vestige.data.drifts import DRIFTS, Drift
-from vestige.data.gaussians import DriftingGaussians, gaussians
 from vestige.data.loading import fetch, listing, load
 from vestige.data.recurring import long, overlapping
 from vestige.data.sources import SOURCES
@@ -25,20 +23,16 @@ STREAMS: dict[str, Callable[..., Stream]] = {
 }
 
 __all__ = [
-    "DRIFTS",
     "SOURCES",
     "STREAMS",
     "DataSet",
     "Declared",
-    "Drift",
-    "DriftingGaussians",
     "Stream",
     "Task",
     "TaskInfo",
     "blurred",
     "continuous",
     "fetch",
-    "gaussians",
     "listing",
     "load",
     "long",

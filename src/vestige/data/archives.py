@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from vestige.checks import refuse
-from vestige.errors import InputError
+from vestige.core.checks import refuse
+from vestige.core.errors import InputError
 
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.checks import refuse
+from vestige.core.checks import refuse
 from vestige.data.archives import read_members
 
 SHAPE = (3, 32, 32)

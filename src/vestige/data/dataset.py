@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from vestige.checks import refuse, whole
-from vestige.data.near import on_cpu
+from vestige.core.checks import refuse, whole
+from vestige.core.devices import on_cpu
 
 
 @on_cpu

@@ -16,8 +16,8 @@ import pooch
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from vestige.core.errors import DataUnavailable
 from vestige.data.source import Remote
-from vestige.errors import DataUnavailable
 
 CHUNK_BYTES = 1 << 16
 TIMEOUT_SECONDS = 30.0

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.checks import refuse
+from vestige.core.checks import refuse
+from vestige.core.errors import InputError
 from vestige.data.npz import Npz, image_splits
 from vestige.data.source import Parts, Remote, Source, SystemCopy
-from vestige.errors import InputError
 
 # The four files of MNIST and of the sets made in its image, in the order train_x, train_y, test_x, test_y.
 FILES = (

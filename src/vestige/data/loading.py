@@ -13,14 +13,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vestige.checks import one_of, refuse
+from vestige.core.checks import one_of, refuse
+from vestige.core.devices import on_cpu
+from vestige.core.errors import DataUnavailable, InputError
 from vestige.data.dataset import DataSet
 from vestige.data.download import cache_folder, cached, retrieve
-from vestige.data.near import on_cpu
 from vestige.data.npz import open_npz
 from vestige.data.source import Source
 from vestige.data.sources import SOURCES
-from vestige.errors import DataUnavailable, InputError
 
 # Where Debian's dataset-* packages put their files.
 SYSTEM_ROOT = Path("/usr/share/datasets")

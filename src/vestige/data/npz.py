@@ -13,8 +13,8 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from vestige.checks import refuse
-from vestige.errors import InputError
+from vestige.core.checks import refuse
+from vestige.core.errors import InputError
 
 # What numpy and zipfile raise on torn, hostile or foreign bytes.
 BROKEN = (ValueError, OSError, EOFError, KeyError, MemoryError, NotImplementedError, zlib.error, zipfile.BadZipFile)

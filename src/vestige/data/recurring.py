@@ -14,14 +14,14 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from vestige import rng
-from vestige.checks import number, one_of, whole
+from vestige.core import rng
+from vestige.core.checks import number, one_of, whole
+from vestige.core.devices import on_cpu
+from vestige.core.errors import InputError
 from vestige.data.dataset import DataSet
-from vestige.data.near import on_cpu
 from vestige.data.rows import class_order, joined, output_map, rows_by_class
 from vestige.data.split import Permute, declare, group_sizes
 from vestige.data.stream import Segment, Stream
-from vestige.errors import InputError
 
 
 def deal(rows: Int64[Tensor, " n"], shares: Float[Tensor, " t"], generator: torch.Generator) -> list[Tensor]:

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from vestige import rng
-from vestige.checks import whole
+from vestige.core import rng
+from vestige.core.checks import whole
+from vestige.core.errors import InputError
 from vestige.data.dataset import DataSet
 from vestige.data.stream import hold_out
-from vestige.errors import InputError
 
 
 def class_order(dataset: DataSet, order: Sequence[int] | None, owner: str) -> list[int]:

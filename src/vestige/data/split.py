@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import rng
-from vestige.checks import number, one_of, whole
+from vestige.core import rng
+from vestige.core.checks import number, one_of, whole
+from vestige.core.devices import on_cpu
+from vestige.core.errors import InputError
 from vestige.data.dataset import DataSet
-from vestige.data.near import on_cpu
 from vestige.data.rows import class_order, joined, output_map, rows_by_class
 from vestige.data.stream import Declared, Head, Segment, Stream, TrainLogits
-from vestige.errors import InputError
 
 
 def declare(

@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from vestige.core.devices import on_cpu
+from vestige.core.errors import InputError
 from vestige.data.dataset import DataSet
-from vestige.data.near import on_cpu
 from vestige.data.task import Task, TaskInfo, erase
-from vestige.errors import InputError
 
 Head = Literal["single", "multi"]
 TrainLogits = Literal["current", "seen", "all"]

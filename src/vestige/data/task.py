@@ -2,7 +2,7 @@
 
 Withdrawal is physical. The stream hands out a copy of the rows and, when the task is over, overwrites that copy with
 NaN (labels with -1) before it lets go of it: a learner that kept a reference holds nothing, and touching the task
-raises `DataGone`. A learner that wants to remember copies through `vestige.memory`, where it is counted.
+raises `DataGone`. A learner that wants to remember copies through `vestige.continual.memory`, where it is counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige.errors import DataGone
+from vestige.core.errors import DataGone
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from vestige import checks
+from vestige.core import checks
 from vestige.features.base import FeatureMap
 from vestige.features.cache import Cached
 from vestige.features.classifier import Classifier

@@ -34,11 +34,12 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from vestige import checks, store
-from vestige.checks import ArrayLike, Kind
-from vestige.errors import NotFitted, StoreError
+from vestige import store
+from vestige.core import checks
+from vestige.core.checks import ArrayLike, Kind
+from vestige.core.errors import NotFitted, StoreError
+from vestige.core.version import __version__
 from vestige.features.rows import Groups, Part, Rows, admit, gather, numbers, shape_of
-from vestige.version import __version__
 
 BATCH_SIZE = 1000
 

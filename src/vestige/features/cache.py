@@ -27,9 +27,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from vestige import store
-from vestige.checks import ArrayLike, Kind
+from vestige.core.checks import ArrayLike, Kind
+from vestige.core.errors import StoreError, VestigeWarning
 from vestige.data.download import cache_folder
-from vestige.errors import StoreError, VestigeWarning
 from vestige.features.base import BATCH_SIZE, FeatureMap
 from vestige.features.identity import Identity
 from vestige.features.rows import admit

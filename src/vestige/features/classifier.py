@@ -21,8 +21,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from vestige import checks
-from vestige.errors import StoreError
+from vestige.core import checks
+from vestige.core.errors import StoreError
 from vestige.features.base import FeatureMap
 from vestige.features.images import Layout
 from vestige.features.rows import Rows

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
+from vestige.core import checks
 from vestige.features.vae import VAE, Prior
 
 

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.checks import ArrayLike
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
 from vestige.features.base import FeatureMap
 from vestige.features.rows import admit
 

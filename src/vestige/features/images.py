@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
+from vestige.core import checks
 
 CHANNELS = (1, 3)
 

@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
+from vestige.core import checks
+from vestige.core.numerics import weighted_mean
 from vestige.features.base import FeatureMap
 from vestige.features.rows import Rows
-from vestige.numerics import weighted_mean
 from vestige.store import load_into
 
 

@@ -27,8 +27,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige import checks, rng
-from vestige.errors import MissingPackage, StoreError
+from vestige.core import checks, rng
+from vestige.core.errors import MissingPackage, StoreError
 from vestige.features.base import FeatureMap
 from vestige.features.images import Layout
 from vestige.features.rows import Rows

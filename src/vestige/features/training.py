@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from vestige import checks, rng
-from vestige.errors import NotEstimable
+from vestige.core import checks, rng
+from vestige.core.errors import NotEstimable
 
 # Row numbers of a batch -> the loss of each.
 Loss = Callable[[Tensor], Tensor]

@@ -26,8 +26,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.errors import VestigeWarning
+from vestige.core import checks, rng
+from vestige.core.errors import VestigeWarning
 from vestige.features.base import FeatureMap
 from vestige.features.rows import Rows
 from vestige.features.training import Schedule, train

@@ -6,7 +6,7 @@
 from pathlib import Path
 from typing import Any
 
-from vestige import checks
+from vestige.core import checks
 from vestige.generators.base import Generator
 from vestige.generators.dagan import DAGAN
 from vestige.generators.fgan import FGAN

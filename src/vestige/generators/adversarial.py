@@ -24,8 +24,8 @@ from jaxtyping import Float, Int64
 from torch import Generator as Noise
 from torch import Tensor, nn
 
-from vestige import checks, rng
-from vestige.errors import NotEstimable
+from vestige.core import checks, rng
+from vestige.core.errors import NotEstimable
 from vestige.generators.base import ROWS, Generator
 from vestige.generators.players import Player, follow, settle
 from vestige.generators.source import Source, Tell

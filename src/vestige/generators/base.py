@@ -29,9 +29,10 @@ from jaxtyping import Float, Int64
 from torch import Generator as Noise
 from torch import Tensor, nn
 
-from vestige import checks, rng, store
-from vestige.checks import ArrayLike
-from vestige.errors import NotEstimable, NotFitted, StoreError, VestigeWarning
+from vestige import store
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import NotEstimable, NotFitted, StoreError, VestigeWarning
 from vestige.features.rows import admit, numbers
 from vestige.generators.source import Source, Tell
 

@@ -34,9 +34,10 @@ from jaxtyping import Float
 from torch import Generator as Noise
 from torch import Tensor
 
-from vestige import checks, rng, store
-from vestige.checks import ArrayLike
-from vestige.errors import NotEstimable, NotFitted, VestigeWarning
+from vestige import store
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import NotEstimable, NotFitted, VestigeWarning
 from vestige.features.rows import admit, numbers
 from vestige.generators.base import ROWS, spread
 from vestige.generators.pairs import Classes, critic_terms

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int64
 from torch import Generator as Noise
 from torch import Tensor
 
-from vestige import checks
+from vestige.core import checks
 from vestige.generators.adversarial import PAPER, Adversarial
 from vestige.generators.source import Source, Tell
 from vestige.ratios.fgan import VARIATIONAL

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
 from vestige.features import Classifier
 from vestige.features.rows import admit
 

@@ -27,8 +27,8 @@ from torch import Generator as Noise
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from vestige import checks, rng
-from vestige.errors import NotEstimable, StoreError
+from vestige.core import checks, rng
+from vestige.core.errors import NotEstimable, StoreError
 from vestige.generators.base import Generator
 from vestige.generators.source import Source, Tell
 from vestige.nets.convolutional import image_shape

@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike
-from vestige.checks.kinds import as_tensor
-from vestige.drawing import curves, images
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
+from vestige.core.checks.kinds import as_tensor
 from vestige.generators.base import Generator
+from vestige.show import curves, images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

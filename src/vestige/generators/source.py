@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 
-from vestige import checks
+from vestige.core import checks
 
 # How far a fit is (0 to 1), and in words.
 Tell = Callable[[float, str], None]

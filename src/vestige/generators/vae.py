@@ -30,9 +30,9 @@ from torch import Generator as Noise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige import checks, rng
-from vestige.checks import ArrayLike
-from vestige.errors import NotEstimable
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import NotEstimable
 from vestige.generators.base import Generator
 from vestige.generators.source import Draw, Source, Tell
 from vestige.nets.gated_vae import GatedVAENet

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int64, Shaped
 from torch import Generator as Noise
 from torch import Tensor
 
-from vestige import checks
+from vestige.core import checks
 from vestige.generators.adversarial import PAPER, Adversarial
 
 

@@ -23,9 +23,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, store
-from vestige.checks import ArrayLike
-from vestige.errors import NotEstimable, StoreError
+from vestige import store
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import NotEstimable, StoreError
 from vestige.metrics.groups import S
 
 # Above this the square of a weight times the number of rows overflows; weights may be rescaled freely.

@@ -20,13 +20,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike
-from vestige.errors import VestigeWarning
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import VestigeWarning
+from vestige.core.numerics import Moments, sqrt_trace_gram, sqrt_trace_psd
+from vestige.core.numerics.psd import psd_root
 from vestige.metrics.base import Accumulator, Estimate, ess, two_sets
 from vestige.metrics.groups import jackknife, merged
-from vestige.numerics import Moments, sqrt_trace_gram, sqrt_trace_psd
-from vestige.numerics.psd import psd_root
 
 
 @dataclass(frozen=True)

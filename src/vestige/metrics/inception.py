@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
 from vestige.metrics.base import Accumulator, Estimate, ess, positive_rows
 from vestige.metrics.groups import Sums, jackknife, merged
 from vestige.metrics.kernels import uniform

@@ -10,19 +10,12 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
 from vestige.metrics.base import Estimate, sizes, two_sets
 from vestige.metrics.cubic import cubic_product, cubic_sum
 from vestige.metrics.embedding import Embedding
-from vestige.metrics.kernels import (
-    Polynomial,
-    mmd_squared,
-    quadratic_variance,
-    squared_influences,
-    std_error,
-    uniform,
-)
+from vestige.metrics.kernels import Polynomial, mmd_squared, quadratic_variance, squared_influences, std_error, uniform
 
 KERNEL = Polynomial(degree=3, offset=1.0)
 # Third moments of wider features would fill gigabytes (about width^3 / 5 numbers a group).

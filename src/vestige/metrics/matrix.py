@@ -30,7 +30,7 @@ import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.checks import ArrayLike, Kind
+from vestige.core.checks import ArrayLike, Kind
 from vestige.metrics.matrix_terms import (
     DIRECTIONS,
     backward_terms,

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
 
 # +1 where larger is better: accuracy; -1 where smaller is: loss, divergence.
 DIRECTIONS: dict[str, float] = {"up": 1.0, "down": -1.0}

@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.checks import ArrayLike
-from vestige.errors import NotEstimable
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import NotEstimable
 from vestige.metrics.base import Estimate, sizes, two_sets
 from vestige.metrics.embedding import Embedding
 from vestige.metrics.kernels import RBF, Kernel, Polynomial, mmd_squared, uniform

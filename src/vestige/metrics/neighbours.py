@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
 from vestige.metrics.base import Accumulator, sizes, two_sets
 from vestige.metrics.kernels import BLOCK, uniform
 

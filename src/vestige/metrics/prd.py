@@ -26,9 +26,10 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from vestige import checks, rng, store
-from vestige.checks import ArrayLike
-from vestige.errors import StoreError
+from vestige import store
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import StoreError
 from vestige.metrics.base import Accumulator, ess, two_sets
 from vestige.metrics.groups import Sums, merged
 from vestige.metrics.kernels import uniform

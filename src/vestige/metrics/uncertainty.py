@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from vestige import checks
+from vestige.core import checks
 
 Pairs = Literal["others", "all", "before_last"]
 THETAS = tuple(round(1 + 0.1 * i, 1) for i in range(91))

@@ -19,10 +19,10 @@ from typing import Any
 
 from scipy.special import ndtri
 
-from vestige import checks
 from vestige.chains import StepReport, TaskReport
 from vestige.chains.report import Task
-from vestige.divergences import Estimate
+from vestige.core import checks
+from vestige.ratios.divergences import Estimate
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ columns are identifiers come from generated rows, so no text and no median of re
 model did not generate at the first step counts as "other", in real rows too. Of the real tables one thing is kept:
 which columns have missing values. A column whose values are first missing at a later step is refused.
 
-Otherwise as in `vestige.files.tables`: one 0/1 feature a category, at most 32 of them; booleans are 0 and 1, dates days
+Otherwise as in `data.readers.tables`: one 0/1 feature a category, at most 32 of them; booleans are 0 and 1, dates days
 since 1970, text that is nearly unique is left out; columns go by name.
 """
 
@@ -24,9 +24,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.errors import InputError
-from vestige.files.columns import floats, joint_kind, kind_of, plain
-from vestige.files.tables import ID_SHARE, MAX_CATEGORIES
+from vestige.core.errors import InputError
+from vestige.data.readers.columns import floats, joint_kind, kind_of, plain
+from vestige.data.readers.tables import ID_SHARE, MAX_CATEGORIES
 
 LEFT_OUT = "left out"
 

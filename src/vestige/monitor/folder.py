@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vestige import checks, store
-from vestige.errors import InputError, StoreError
+from vestige import store
+from vestige.core import checks
+from vestige.core.errors import InputError, StoreError
 
 HEAD, LOCK, STEPS = "monitor.json", "lock", "steps"
 OURS = re.compile(r"monitor\.json|lock|steps|(state|features)-\d{6,}|\.monitor\.json\.\w{8}\.part")

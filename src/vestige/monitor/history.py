@@ -27,13 +27,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from vestige import checks
 from vestige.chains import StepReport
 from vestige.chains.chain import SHOWN
 from vestige.chains.report import AVERAGE, Task
-from vestige.divergences import Estimate
-from vestige.divergences import get as divergence
+from vestige.core import checks
 from vestige.monitor.alarms import Ring
+from vestige.ratios.divergences import Estimate
+from vestige.ratios.divergences import get as divergence
 
 Cells = NDArray[np.float64]
 

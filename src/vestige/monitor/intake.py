@@ -16,13 +16,14 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from vestige import checks, files, rng
 from vestige.chains.report import Task
-from vestige.checks import ArrayLike
-from vestige.errors import InputError
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import InputError
+from vestige.data import readers as files
+from vestige.data.readers.address import locate
+from vestige.data.readers.frames import read_table
 from vestige.features.rows import admit, numbers, shape_of
-from vestige.files.address import locate
-from vestige.files.frames import read_table
 from vestige.monitor.coding import Coding
 
 # An array, a DataFrame (text and missing values allowed), or a file as `vestige compare` takes it.

@@ -10,7 +10,7 @@ from typing import Any
 
 from vestige.chains import Chain
 from vestige.chains.report import Task
-from vestige.errors import VestigeWarning
+from vestige.core.errors import VestigeWarning
 from vestige.features import FeatureMap
 from vestige.monitor import intake
 from vestige.monitor.alarms import Alarm, ringing

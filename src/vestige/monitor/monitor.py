@@ -25,10 +25,11 @@ from typing import Any, Self
 
 import pandas as pd
 
-from vestige import checks, features
+from vestige import features
 from vestige.chains import Chain
 from vestige.chains.report import Task
-from vestige.errors import NotFitted, StoreError, VestigeWarning
+from vestige.core import checks
+from vestige.core.errors import NotFitted, StoreError, VestigeWarning
 from vestige.features import FeatureMap
 from vestige.monitor import history, kept, settings
 from vestige.monitor.alarms import Alarm, Ring

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from vestige import drawing
+from vestige import show as drawing
 from vestige.chains.report import Task
-from vestige.drawing import Page, Picture, Table
 from vestige.monitor.history import asked
+from vestige.show import Page, Picture, Table
 
 if TYPE_CHECKING:
     from vestige.monitor.monitor import Monitor

@@ -8,11 +8,12 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vestige import checks, features
+from vestige import features
 from vestige.chains import Chain
-from vestige.divergences import get as divergence
+from vestige.core import checks
 from vestige.features import FeatureMap
 from vestige.monitor.alarms import DEFAULT, Alarm
+from vestige.ratios.divergences import get as divergence
 
 OWNER = "Monitor.create"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from vestige.checks import one_of
+from vestige.core.checks import one_of
 from vestige.nets.batched import BatchedMLP
 from vestige.nets.classifier import Classifier
 from vestige.nets.conv import Conv

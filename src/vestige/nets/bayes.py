@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from vestige.checks import refuse
+from vestige.core.checks import refuse
 from vestige.nets.bayes_layers import MeanField, MeanFieldConv2d, MeanFieldLinear
 from vestige.nets.bayes_layers import gaussian_kl as gaussian_kl
 from vestige.nets.classifier import Classifier

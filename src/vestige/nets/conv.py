@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from torch import nn
 
-from vestige import rng
-from vestige.checks import refuse
+from vestige.core import rng
+from vestige.core.checks import refuse
 from vestige.nets.classifier import Classifier
 from vestige.nets.convolutional import Images, image_shape
 

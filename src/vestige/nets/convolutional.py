@@ -14,8 +14,8 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vestige import rng
-from vestige.checks import refuse
+from vestige.core import rng
+from vestige.core.checks import refuse
 from vestige.nets.classifier import Classifier
 from vestige.nets.dropout import Dropout
 

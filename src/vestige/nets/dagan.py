@@ -28,7 +28,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige import rng
+from vestige.core import rng
 from vestige.nets.gan_dense import SLOPE
 
 NOISE_MAPS = 16  # coarsest maps that the noise makes

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vestige import rng
+from vestige.core import rng
 
 
 class Dropout(nn.Module):

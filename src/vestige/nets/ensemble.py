@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige import rng
+from vestige.core import rng
 from vestige.nets.mlp import MLP
 
 

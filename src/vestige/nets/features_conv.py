@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige import rng
+from vestige.core import rng
 
 KERNEL, STRIDE = 4, 2
 FILTERS = (64, 128)

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vestige import rng
-from vestige.checks import refuse
+from vestige.core import rng
+from vestige.core.checks import refuse
 from vestige.nets.classifier import Classifier
 from vestige.nets.convolutional import image_shape
 

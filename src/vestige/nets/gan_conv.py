@@ -20,8 +20,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige import rng
-from vestige.checks import refuse
+from vestige.core import rng
+from vestige.core.checks import refuse
 from vestige.nets.features_conv import KERNEL, STRIDE, SameConv
 from vestige.nets.gan_dense import SLOPE, Judgement, beside
 from vestige.nets.gated_vae import gates

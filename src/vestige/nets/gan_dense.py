@@ -20,7 +20,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige import rng
+from vestige.core import rng
 from vestige.nets.gated_vae import gates
 
 SLOPE = 0.2  # of the leaky ReLU below zero

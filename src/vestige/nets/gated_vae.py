@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from vestige import rng
+from vestige.core import rng
 from vestige.nets.vae import dense
 
 

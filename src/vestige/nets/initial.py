@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from vestige import rng
+from vestige.core import rng
 
 INITS = ("torch", "truncated_normal")
 

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from vestige.checks import number
+from vestige.core.checks import number
 from vestige.nets.classifier import Classifier
 
 

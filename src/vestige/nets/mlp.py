@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from vestige import rng
+from vestige.core import rng
 from vestige.nets.classifier import Classifier
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige import rng
+from vestige.core import rng
 from vestige.nets.classifier import Classifier
 from vestige.nets.convolutional import Images, image_shape
 

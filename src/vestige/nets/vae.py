@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vestige import rng
+from vestige.core import rng
 
 
 def gaussian_kl(

@@ -11,8 +11,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.checks import ArrayLike
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
 from vestige.policy.policies import Policy
 
 # How far beyond its bounds an action may lie, as a share of their distance: the rounding of float32.

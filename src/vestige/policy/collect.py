@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from vestige import checks, rng
+from vestige.core import checks, rng
 from vestige.policy.bounds import require_bounds
 from vestige.policy.environments import Environments, Space, make
 from vestige.policy.logs import Logs

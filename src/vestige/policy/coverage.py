@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.numerics import Moments
+from vestige.core.numerics import Moments
 from vestige.policy.dynamics import Trajectories
 from vestige.policy.logs import Logs
 from vestige.ratios.standardise import Standardiser

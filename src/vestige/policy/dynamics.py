@@ -23,8 +23,9 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from vestige import checks, rng, store
-from vestige.errors import InputError, NotFitted, StoreError
+from vestige import store
+from vestige.core import checks, rng
+from vestige.core.errors import InputError, NotFitted, StoreError
 from vestige.policy import regression
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy

@@ -27,8 +27,8 @@ import torch
 from jaxtyping import Bool, Float32, Float64
 from torch import Tensor
 
-from vestige import checks
-from vestige.errors import InputError, MissingPackage, UnknownName, VestigeWarning
+from vestige.core import checks
+from vestige.core.errors import InputError, MissingPackage, UnknownName, VestigeWarning
 
 INSTALL = "pip install 'vestige[policy]'"
 OWNER = "an environment"

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from vestige import rng, weights
+from vestige.core import rng
 from vestige.policy.dynamics import Trajectories
 from vestige.policy.fitted_q import FittedQ, fitted_q
 from vestige.policy.importance import Episodes, doubly_robust
@@ -19,6 +19,7 @@ from vestige.policy.resampling import episode_counts, interval, trajectory_count
 from vestige.policy.transitions import TransitionRatio
 from vestige.policy.value import Weighted, shuffled, trajectory_log_weights, weighted_values
 from vestige.policy.verdicts import Limits
+from vestige.ratios import weights
 
 NAN = math.nan
 RAN_AWAY = "the recursion ran away: the features do not carry this policy"

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from vestige import checks, rng
+from vestige.core import checks, rng
 from vestige.policy.bounds import require_bounds, require_inside
 from vestige.policy.coverage import coverage
 from vestige.policy.dynamics import Dynamics, Reward, require_rows

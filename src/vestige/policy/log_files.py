@@ -20,15 +20,15 @@ import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
 from vestige import store
-from vestige.checks import refuse
+from vestige.core.checks import refuse
 from vestige.data.npz import open_npz
-from vestige.files.address import locate, refuse_file
-from vestige.files.columns import floats, kind_of, plain
-from vestige.files.frames import read_table
+from vestige.data.readers.address import locate, refuse_file
+from vestige.data.readers.columns import floats, kind_of, plain
+from vestige.data.readers.frames import read_table
 from vestige.policy.logs import Logs
 
 if TYPE_CHECKING:
-    from vestige.files.address import Address
+    from vestige.data.readers.address import Address
 
 NEEDED = ("observations", "actions", "rewards", "episodes")
 OPTIONAL = ("next_observations", "steps", "terminated", "log_probs", "action_low", "action_high")

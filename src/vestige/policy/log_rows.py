@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike
-from vestige.errors import VestigeWarning
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import VestigeWarning
 
 WHOLE = 2**53  # from here on two whole numbers may be one float
 # How far s' and the next row's s may lie apart, as a share of the column's largest value: rounding.

@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
 from vestige.policy.bounds import bounds_of
 from vestige.policy.log_rows import in_order, numbered, require_chain, require_ends, whole_numbers, with_next
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vestige.drawing import curves
 from vestige.policy.evaluation import Evaluation
+from vestige.show import curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

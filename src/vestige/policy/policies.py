@@ -23,9 +23,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from vestige import checks, rng, store
-from vestige.checks.kinds import ArrayLike, as_tensor
-from vestige.errors import InputError, StoreError
+from vestige import store
+from vestige.core import checks, rng
+from vestige.core.checks.kinds import ArrayLike, as_tensor
+from vestige.core.errors import InputError, StoreError
 from vestige.nets.batched import ACTIVATIONS
 
 

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from vestige import checks, rng
+from vestige.core import checks, rng
 from vestige.nets.batched import BatchedMLP
 from vestige.ratios.standardise import Standardiser
 

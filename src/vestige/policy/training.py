@@ -29,9 +29,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from vestige import checks, rng, store
+from vestige import store
+from vestige.core import checks, rng
+from vestige.core.errors import StoreError, VestigeWarning
 from vestige.data.download import cache_folder
-from vestige.errors import StoreError, VestigeWarning
 from vestige.policy.environments import describe, make_one, package
 from vestige.policy.policies import GaussianPolicy
 

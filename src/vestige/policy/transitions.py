@@ -26,9 +26,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.errors import NotFitted, VestigeWarning
-from vestige.numerics import log_mean_exp
+from vestige.core import checks, rng
+from vestige.core.errors import NotFitted, VestigeWarning
+from vestige.core.numerics import log_mean_exp
 from vestige.policy.dynamics import Dynamics
 from vestige.policy.logs import Logs
 from vestige.ratios import Logistic

@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from vestige import weights
 from vestige.policy.resampling import interval
+from vestige.ratios import weights
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vestige.checks import one_of
+from vestige.core.checks import one_of
 from vestige.ratios.auto import auto
 from vestige.ratios.base import Ratio
 from vestige.ratios.bootstrap import Bootstrap, bootstrap
@@ -15,7 +15,7 @@ from vestige.ratios.kliep_net import KLIEPNet
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.lsif import LSIF
 from vestige.ratios.permutation import PermutationTest, permutation_test
-from vestige.ratios.stack import Stack
+from vestige.ratios.stack.stack import Stack
 from vestige.ratios.ulsif import RULSIF, ULSIF
 
 # Every estimator by its class name, one line each.

@@ -30,14 +30,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.checks import ArrayLike
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
 from vestige.ratios.base import Ratio
 from vestige.ratios.bridge import Bridge
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.newton import logistic_loss, newton_logistic
-from vestige.ratios.stack import Stack
-from vestige.ratios.stack_features import mixture_standardiser, quadratic
+from vestige.ratios.stack.features import mixture_standardiser, quadratic
+from vestige.ratios.stack.stack import Stack
 
 FEW_ROWS, FEW_FEATURES = 200, 3
 MANY_FEATURES = 1000

@@ -18,9 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, store
-from vestige.checks import ArrayLike, Kind
-from vestige.errors import NotFitted, StoreError
+from vestige import store
+from vestige.core import checks
+from vestige.core.checks import ArrayLike, Kind
+from vestige.core.errors import NotFitted, StoreError
 
 
 @dataclass(eq=False)

@@ -26,9 +26,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.checks import ArrayLike, Kind
-from vestige.errors import NotFitted
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike, Kind
+from vestige.core.errors import NotFitted
 from vestige.ratios.base import Ratio
 from vestige.ratios.members import Sample
 from vestige.ratios.nets import NetRatio

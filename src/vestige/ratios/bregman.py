@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from vestige import checks
+from vestige.core import checks
 from vestige.ratios import losses
 from vestige.ratios.nets import NetRatio
 from vestige.ratios.training import Loss

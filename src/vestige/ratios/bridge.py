@@ -30,12 +30,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.errors import StoreError
+from vestige.core import checks, rng
+from vestige.core.errors import StoreError
 from vestige.ratios.base import Ratio
 from vestige.ratios.logistic import Logistic
-from vestige.ratios.stack_features import mixture_standardiser
-from vestige.ratios.stack_nets import systematic
+from vestige.ratios.stack.features import mixture_standardiser
+from vestige.ratios.stack.nets import systematic
 from vestige.ratios.standardise import Standardiser
 
 # Estimators whose kernel centres are rows of their q.

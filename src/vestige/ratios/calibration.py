@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from vestige import checks
+from vestige.core import checks
 from vestige.ratios.newton import newton_logistic
 
 METHODS = ("platt", "temperature")

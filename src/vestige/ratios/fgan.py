@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from vestige import checks
+from vestige.core import checks
 from vestige.ratios.members import Prepared, Sample
 from vestige.ratios.nets import NetRatio
 from vestige.ratios.training import Loss

@@ -42,7 +42,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vestige import checks, rng
+from vestige.core import checks, rng
 from vestige.ratios.base import Ratio
 from vestige.ratios.calibration import Affine, held_out_figures, platt
 from vestige.ratios.kernels import caution

@@ -23,8 +23,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
-from vestige.errors import VestigeWarning
+from vestige.core import checks
+from vestige.core.errors import VestigeWarning
 from vestige.ratios.standardise import Standardiser
 
 # Multiples of the median distance: a factor of sqrt(2) between neighbours, from 1/8 to 2.

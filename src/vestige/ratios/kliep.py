@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
+from vestige.core import checks
 from vestige.ratios.base import Ratio
 from vestige.ratios.kernels import BANDWIDTHS, candidates, caution, caution_if_wide
 from vestige.ratios.kliep_kernel import KernelMixture, fit_kernel_mixture

@@ -20,10 +20,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.numerics import weighted_mean
+from vestige.core.numerics import weighted_mean
+from vestige.core.rng import fork
 from vestige.ratios.kernels import BLOCK, Kernels, gaussian, gaussian_path, median_distance
 from vestige.ratios.simplex import Mixture, best_mixture
-from vestige.rng import fork
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vestige.numerics import log_mean_exp
+from vestige.core.numerics import log_mean_exp
 from vestige.ratios import losses
 from vestige.ratios.members import Prepared
 from vestige.ratios.nets import NetRatio

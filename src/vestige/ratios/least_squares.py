@@ -28,7 +28,7 @@ from jaxtyping import Float
 from scipy.optimize import nnls
 from torch import Tensor
 
-from vestige.numerics import weighted_mean
+from vestige.core.numerics import weighted_mean
 
 
 def normal_equations(

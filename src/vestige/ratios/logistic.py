@@ -31,14 +31,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
-from vestige.errors import VestigeWarning
+from vestige.core import checks
+from vestige.core.errors import VestigeWarning
 from vestige.ratios import losses
 from vestige.ratios.calibration import calibrate, check_method, held_out_figures
 from vestige.ratios.members import Prepared, Sample, prepare
 from vestige.ratios.nets import NetRatio
 from vestige.ratios.newton import NewtonFit, newton_logistic
-from vestige.ratios.stack_features import quadratic
+from vestige.ratios.stack.features import quadratic
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.training import Loss, LossSlope
 

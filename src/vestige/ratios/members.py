@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
+from vestige.core import checks, rng
 from vestige.nets.batched import BatchedMLP
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.training import Side

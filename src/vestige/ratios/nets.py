@@ -32,10 +32,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.errors import VestigeWarning
+from vestige.core import checks, rng
+from vestige.core.errors import VestigeWarning
+from vestige.core.numerics import log_mean_exp
 from vestige.nets.batched import ACTIVATIONS, BatchedMLP
-from vestige.numerics import log_mean_exp
 from vestige.ratios import losses
 from vestige.ratios.base import Ratio
 from vestige.ratios.members import BLOCK_CELLS, Prepared, Sample, evaluate, prepare, reach, sides

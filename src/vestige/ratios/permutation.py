@@ -29,10 +29,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vestige import checks, rng
-from vestige.checks import ArrayLike
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike
 from vestige.ratios.base import Ratio
-from vestige.ratios.stack_features import quadratic
+from vestige.ratios.stack.features import quadratic
 from vestige.ratios.standardise import Standardiser
 
 WAVES = 32

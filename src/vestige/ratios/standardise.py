@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.numerics import weighted_mean
+from vestige.core.numerics import weighted_mean
 
 
 @dataclass(frozen=True)

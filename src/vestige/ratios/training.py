@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vestige import rng
+from vestige.core import rng
 from vestige.nets.batched import BatchedMLP
 from vestige.nets.shallow import gradients
 

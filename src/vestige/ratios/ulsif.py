@@ -25,9 +25,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige import checks
-from vestige.checks import ArrayLike, Kind
-from vestige.numerics import log_mean_exp
+from vestige.core import checks
+from vestige.core.checks import ArrayLike, Kind
+from vestige.core.numerics import log_mean_exp
+from vestige.core.rng import fork
 from vestige.ratios.base import Ratio
 from vestige.ratios.kernels import (
     BANDWIDTHS,
@@ -41,7 +42,6 @@ from vestige.ratios.kernels import (
     median_distance,
 )
 from vestige.ratios.least_squares import loo_scores, normal_equations, solve
-from vestige.rng import fork
 
 LAMBDAS = tuple(10.0**k for k in range(-8, 1))
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
-from vestige import checks
-from vestige.errors import MissingPackage, VestigeError
-from vestige.experiments import EXPERIMENTS
-from vestige.record import Record
+from vestige.continual.record import Record
+from vestige.core import checks
+from vestige.core.errors import MissingPackage, VestigeError
 from vestige.runner.local import Finished
 from vestige.runner.plan import Unit
+from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.unit import run_unit, silent, stored
 
 RETRIES = 3  # of a unit whose machine or process was lost

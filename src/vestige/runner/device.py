@@ -21,8 +21,8 @@ from collections.abc import Sequence
 
 import torch
 
-from vestige import checks
-from vestige.errors import InputError
+from vestige.core import checks
+from vestige.core.errors import InputError
 
 DEVICES = ("cuda", "mps", "cpu")  # best first
 

@@ -19,11 +19,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol, runtime_checkable
 
-from vestige import checks
-from vestige.errors import InputError
-from vestige.experiments import EXPERIMENTS, Experiment
-from vestige.record import Record
+from vestige.continual.record import Record
+from vestige.core import checks
+from vestige.core.errors import InputError
+from vestige.runner.experiment import Experiment
 from vestige.runner.plan import Unit, arms_and_seeds, command_of, units_of
+from vestige.runner.registry import EXPERIMENTS
 
 Point = dict[str, Any]  # a value for each field of the grid
 

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from vestige import checks
-from vestige.experiments import Tell
-from vestige.record import Record
+from vestige.continual.record import Record
+from vestige.core import checks
+from vestige.runner.experiment import Tell
 from vestige.runner.memory import Room
 from vestige.runner.plan import Unit
 from vestige.runner.pool import Pool

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from vestige import checks
-from vestige.errors import InputError, StoreError
-from vestige.experiments import EXPERIMENTS, PRESETS, Experiment
-from vestige.record import Record
+from vestige.continual.record import Record
+from vestige.core import checks
+from vestige.core.errors import InputError, StoreError
+from vestige.runner.experiment import PRESETS, Experiment
+from vestige.runner.registry import EXPERIMENTS
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import torch
 
-from vestige.errors import VestigeError
-from vestige.experiments import Tell
+from vestige.core.errors import VestigeError
+from vestige.runner.experiment import Tell
 from vestige.runner.memory import Room, free_bytes, held_bytes
 from vestige.runner.plan import Unit
 from vestige.runner.unit import run_measured

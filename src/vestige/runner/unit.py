@@ -11,13 +11,14 @@ import shutil
 import warnings
 from pathlib import Path
 
-from vestige import checkpoint
-from vestige.errors import VestigeError, VestigeWarning
-from vestige.experiments import EXPERIMENTS, Tell
-from vestige.machine import PeakMemory
-from vestige.record import Record
+from vestige.continual import checkpoint
+from vestige.continual.record import Record
+from vestige.core.errors import VestigeError, VestigeWarning
+from vestige.core.machine import PeakMemory
 from vestige.runner.device import computing_on, device_of
+from vestige.runner.experiment import Tell
 from vestige.runner.plan import Unit
+from vestige.runner.registry import EXPERIMENTS
 
 
 def run_unit(unit: Unit, tell: Tell) -> Record:

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vestige.checks import refuse
+from vestige.core.checks import refuse
+from vestige.core.errors import InputError
 from vestige.data.npz import Npz
 from vestige.data.source import Parts, Remote, Source
-from vestige.errors import InputError
 
 NAMES = ("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow", "Aspen", "Douglas-fir", "Krummholz")
 COLUMNS = 54

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vestige.checks import refuse
+from vestige.core.checks import refuse
 from vestige.data.archives import decode_png, read_members
 from vestige.data.npz import Npz, image_splits
 from vestige.data.source import Parts, Remote, Source, split_every_nth

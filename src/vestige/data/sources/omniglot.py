@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.checks import refuse
+from vestige.core.checks import refuse
 from vestige.data.archives import decode_png, read_members
 from vestige.data.npz import Npz
 from vestige.data.source import Parts, Remote, Source

@@ -1,0 +1,1 @@
+"""`vestige demo`: the main jobs on data that ships with the package."""

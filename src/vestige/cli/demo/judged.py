@@ -1,0 +1,115 @@
+"""First part: a generator learns digit after digit, the data is deleted, and a monitor follows without it.
+
+The monitor sees each digit's data once and works on a few principal components of the first digit. Beside its
+divergences stands the *truth that only the demo kept*: the same estimator on the same samples, with the data at hand at
+every step. That is the best that any monitor of this kind could say; the true divergence of handwriting nobody knows.
+Where a digit is new both have its data and differ by the draw of folds alone, so they are compared at later steps.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.chains import Chain
+from vestige.cli.demo.generator import Generator, GeneratorConfig
+from vestige.core import rng
+from vestige.core.errors import VestigeWarning
+from vestige.data import DataSet
+from vestige.features import PCA
+from vestige.monitor import Monitor
+
+DIVERGENCE = "js"
+
+
+@dataclass(frozen=True)
+class JudgedConfig:
+    """How many digits come, and what the monitor looks at."""
+
+    digits: int = 10
+    samples: int = 400  # of each digit, handed to the monitor at each step
+    dims: int = 4
+    estimator: str = "quadratic"  # cheap, and made for a few components; see `vestige.chains`
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """D[t, j]: Jensen-Shannon divergence of digit j after the t-th digit, in nats; NaN before j was learnt."""
+
+    monitor: Float[Tensor, "t t"]
+    low: Float[Tensor, "t t"]
+    high: Float[Tensor, "t t"]
+    truth: Float[Tensor, "t t"]
+    verdicts: dict[str, int]  # how often each was given, by its first words
+    pictures: Float[Tensor, "3 t d"]  # real, when learnt, at the end: one of each digit
+
+    @property
+    def gone(self) -> Float[Tensor, " m"]:
+        """|monitor - truth| wherever the data was gone and both have a value."""
+        older = torch.ones_like(self.truth, dtype=torch.bool).tril(-1)
+        gap = (self.monitor - self.truth).abs()[older]
+        return gap[gap.isfinite()]
+
+    @property
+    def risen(self) -> tuple[float, float]:
+        """How far the mean over all digits but the last rose after each was learnt: by the monitor, in truth."""
+        monitor, truth = ((d[-1] - d.diagonal())[:-1].nanmean() for d in (self.monitor, self.truth))
+        return float(monitor), float(truth)
+
+
+def by_digit(data: DataSet, digits: int) -> list[Float[Tensor, "n d"]]:
+    """Every row of each digit, training and test rows alike: this part has no test set."""
+    x, y = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
+    return [data.floats(x[y == digit]).flatten(1) for digit in range(digits)]
+
+
+def judge(data: DataSet, config: JudgedConfig, *, seed: int, on_step: Callable[[int], None] = lambda _: None) -> Judged:
+    """Learn, delete, judge; `on_step` hears how many digits are done."""
+    kept = by_digit(data, config.digits)  # for the truth: the generator and the monitor see each of these once
+    n = config.digits
+    generator = Generator(config.generator, n_pixels=kept[0].shape[1], n_digits=n, seed=seed)
+    nothing = torch.full((4, n, n), torch.nan, dtype=torch.float64)
+    value, low, high, truth = nothing
+    seen = PCA(dims=config.dims).fit(kept[0])  # as the monitor does at its first step
+    verdicts: dict[str, int] = {}
+    fresh: list[Tensor] = []
+    options: dict[str, Any] = {"names": (DIVERGENCE,), "estimator": config.estimator}
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", VestigeWarning)  # what they say is counted as verdicts
+        monitor = Monitor.create(Path(folder) / "monitor", features=PCA(dims=config.dims), chain=options)
+        for t in range(n):
+            generator.learn(kept[t])
+            fresh.append(_one(generator, t, seed))
+            drawn = rng.child_seed(seed, "monitor", t)
+            samples: dict[str | int, Any] = {j: generator.sample(config.samples, j, seed=drawn) for j in range(t + 1)}
+            step = monitor.step(real={t: kept[t]}, model=samples, seed=seed)
+            for own in step.report.tasks:
+                found, j = own.estimates[DIVERGENCE], int(own.task)
+                value[t, j], low[t, j], high[t, j] = found.value, found.low, found.high
+                word = own.verdict(DIVERGENCE).partition(":")[0]
+                verdicts[word] = verdicts.get(word, 0) + 1
+            known = Chain(**options).step(
+                real={j: seen.codes(kept[j]).double() for j in range(t + 1)},
+                model={j: seen.codes(x).double() for j, x in samples.items()},
+                seed=seed,
+            )
+            for own in known.tasks:
+                truth[t, int(own.task)] = own.estimates[DIVERGENCE].value
+            on_step(t + 1)
+    last = [_one(generator, j, seed) for j in range(n)]
+    pictures = torch.stack([torch.stack(row) for row in ([x[0] for x in kept], fresh, last)])
+    return Judged(value, low, high, truth, verdicts, pictures)
+
+
+def _one(generator: Generator, digit: int, seed: int) -> Float[Tensor, " d"]:
+    """One image to look at: pixels beyond black and white are drawn black and white."""
+    return generator.sample(1, digit, seed=rng.child_seed(seed, "look"), noise=False)[0].clamp(0, 1)

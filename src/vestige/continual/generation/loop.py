@@ -1,0 +1,177 @@
+"""The only loop over tasks for generators: `run(stream, generator, judge) -> Record`.
+
+At each step the generator learns the data of a new task, which the stream then withdraws, and its samples of every task
+so far are judged twice: by an evaluator who holds test data (`evaluator`), and by a witness who holds none (`witness`).
+
+matrices[name][t, j]: task j after t; NaN before j was learnt, and for a divergence that the chain refused. What a
+perfect generator would get stands in values["fid.real"] and so on: real training rows, as many, in place of samples.
+Conditions of the generator, and classes of the judge, are the outputs of the stream; a task has equal shares of its
+own. A stream of fewer classes than the judge knows must have them in the judge's order.
+
+A generator that diverges ends the run there, and a witness whose features or ratio diverge says no more; the Record
+tells, and what was not reached is NaN.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from vestige.chains import Chain, TaskReport
+from vestige.continual.generation.evaluator import HELD_OUT, Evaluator
+from vestige.continual.generation.witness import Witness
+from vestige.continual.record import Record
+from vestige.core import checks, rng
+from vestige.core.errors import NotEstimable, VestigeError, VestigeWarning
+from vestige.data.stream import Stream
+from vestige.features import CVAE, Classifier, FeatureMap
+from vestige.generators import Generator
+from vestige.generators.pictures import pack
+from vestige.generators.source import Tell
+
+DIVERGENCES = ("kl", "reverse_kl", "js", "hellinger2")
+TRAINING = 0.6  # of a step, for the progress that is told
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run has measured so far."""
+
+    matrices: dict[str, Float64[Tensor, "t t"]]
+    values: dict[str, Float64[Tensor, " t"]]
+    seconds: dict[str, list[float]]
+    bytes: dict[str, list[int]]
+    details: dict[str, Any]
+
+    @classmethod
+    def nothing(cls, tasks: int, names: Sequence[str]) -> Found:
+        """NaN everywhere."""
+        empty = torch.full((tasks,), torch.nan, dtype=torch.float64)
+        matrices = {name: empty.repeat(tasks, 1) for name in (*HELD_OUT, *names)}
+        kinds = [f"{name}.real" for name in HELD_OUT] + ["fid.pooled", "kid.pooled"]
+        seconds: dict[str, list[float]] = {"train": [], "train_cpu": [], "eval": []}
+        details: dict[str, Any] = {"verdicts": {}, "collapsed": [], "diverged": "", "witness": "", "pictures": []}
+        values = {kind: empty.clone() for kind in kinds}
+        return cls(matrices, values, seconds, {"generator": [], "stand-ins": []}, details)
+
+    def held_out(
+        self,
+        t: int,
+        evaluator: Evaluator,
+        drawn: Mapping[int, Tensor],
+        asked: Mapping[int, Tensor],
+        real: tuple[Tensor, Tensor],
+    ) -> None:
+        """Row t of what the evaluator says, of samples and of `real` rows of task t."""
+        codes = []
+        for j, x in drawn.items():
+            said, features = evaluator.compare(j, x, asked[j])
+            codes.append(features)
+            for name, value in said.items():
+                self.matrices[name][t, j] = value
+        for kind, said in (("real", evaluator.compare(t, *real)[0]), ("pooled", evaluator.pooled(codes))):
+            for name, value in said.items():
+                self.values[f"{name}.{kind}"][t] = value
+
+    def data_free(self, t: int, reports: Mapping[int, TaskReport]) -> None:
+        """Row t of what the witness says, and its worst verdict on each task in a word."""
+        for j, own in reports.items():
+            for name, estimate in own.estimates.items():
+                self.matrices[name][t, j] = estimate.value
+            said = [own.verdict(name) for name in own.estimates]
+            self.details["verdicts"][f"{t},{j}"] = min(said, key=lambda v: not v.startswith("refused")).partition(":")[
+                0
+            ]
+
+
+def spread_over(outputs: Sequence[int], n: int) -> Int64[Tensor, " n"]:
+    """n conditions, those of a task in equal shares."""
+    return torch.tensor(outputs).repeat(-(-n // len(outputs)))[:n]
+
+
+def run(
+    stream: Stream,
+    generator: Generator,
+    judge: Classifier,
+    *,
+    features: FeatureMap | None = None,
+    chain: Mapping[str, Any] | None = None,
+    samples: int = 500,
+    pictures: int = 0,
+    seed: int = 0,
+    tell: Tell | None = None,
+) -> Record:
+    """Train a copy of `generator` on `stream`, and judge it on every task so far after each.
+
+    `judge` is fitted already; `features` (default: a small `CVAE`) and a chain with the options `chain` begin here. At
+    each step `samples` of each task are judged, and at most as many real rows of the new one; `pictures` of each task
+    are kept in the details.
+    """
+    owner = "generation.run"
+    samples = checks.whole(samples, "samples", owner, low=100)
+    pictures = checks.whole(pictures, "pictures", owner, low=0, high=samples)
+    if judge.shape != stream.input_shape:
+        checks.refuse("judge", owner, f"fitted to samples of shape {stream.input_shape}", judge.shape)
+    if generator.conditions < stream.n_outputs:
+        checks.refuse("generator", owner, f"of at least {stream.n_outputs} conditions", generator.conditions)
+    generator, tell = generator.copy(), tell or (lambda share, words: None)
+    small = CVAE(dims=16, encoder=(128,), decoder=(128,), noise=0.02, epochs=5)
+    options = {"preset": "fast", "names": DIVERGENCES} | dict(chain or {})
+    witness = Witness((small if features is None else features).copy(), Chain(**options))
+    config = {
+        "stream": stream.config,
+        "generator": generator.config(),
+        "judge": judge.config(),
+        "features": witness.seen.config(),
+        "chain": options | {"names": list(options["names"])},
+        "samples": samples,
+    }
+    evaluator, tasks = Evaluator.of(judge, stream.test_sets()), len(stream)
+    found = Found.nothing(tasks, options["names"])
+    for t, task in enumerate(stream):
+        said = f"task {t + 1} of {tasks}"
+
+        def training(share: float, words: str, t: int = t, said: str = said) -> None:
+            tell((t + TRAINING * share) / tasks, f"{said}: {words}")
+
+        wall, cpu = time.perf_counter(), time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VestigeWarning)  # collapse and doubts are kept in the details
+            try:
+                generator.fit(task.x, task.y, seed=rng.child_seed(seed, "fit", t), tell=training)
+            except NotEstimable as error:
+                found.details["diverged"] = f"{said}: {error}"
+                break
+            found.seconds["train"].append(time.perf_counter() - wall)
+            found.seconds["train_cpu"].append(time.process_time() - cpu)
+            tell((t + TRAINING) / tasks, f"{said}: judged")
+            wall = time.perf_counter()
+            asked = {j: spread_over(stream.info(j).outputs, samples) for j in range(t + 1)}
+            drawn = {j: generator.sample_each(y, seed=rng.child_seed(seed, "sample", t, j)) for j, y in asked.items()}
+            few = torch.randperm(len(task.x), generator=rng.fork(seed, "real", t))[:samples]
+            found.held_out(t, evaluator, drawn, asked, (task.x[few], task.y[few]))
+            if not found.details["witness"]:
+                flat = {j: x.flatten(1) for j, x in drawn.items()}
+                try:
+                    found.data_free(
+                        t, witness.step(t, task.x[few].flatten(1), flat, rng.child_seed(seed, "witness", t))
+                    )
+                except VestigeError as error:  # a ratio that runs off; the evaluator goes on
+                    found.details["witness"] = f"{said}: {error}"
+        found.seconds["eval"].append(time.perf_counter() - wall)
+        found.bytes["generator"].append(generator.bytes())
+        found.bytes["stand-ins"].append(witness.bytes())
+        found.details["collapsed"].append(generator.report_["collapsed"])
+        found.details["curves"] = generator.report_["curves"]
+        if pictures:
+            found.details["pictures"].append(pack(torch.cat([x[:pictures] for x in drawn.values()])))
+    names = [stream.info(k).name for k in range(tasks)]
+    measures: dict[str, Any] = {"seconds": found.seconds, "bytes": found.bytes, "task_names": names}
+    return Record(config, seed, matrices=found.matrices, values=found.values, details=found.details, **measures)

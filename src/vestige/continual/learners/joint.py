@@ -1,0 +1,95 @@
+"""Joint: trained anew at each task on all data of tasks 1..k. The reference of intransigence (RWalk Eq. 4).
+
+It keeps everything, in a memory without budget, and is told every border: an oracle, not a contestant. Each batch of
+the current task brings its share of old samples along; together they are shuffled and cut into batches of the same
+size, so that one epoch over the current task is one epoch over the union, without repeats.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+from torch.nn import functional
+
+from vestige.continual.learners.base import Info, Learner, Spec, TrainConfig
+from vestige.continual.memory import Memory
+from vestige.core import rng
+from vestige.data.task import Task, TaskInfo
+
+
+class Joint(Learner):
+    """A fresh network on the union of all tasks so far."""
+
+    oracle: ClassVar[bool] = True
+
+    def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
+        super().__init__(spec, config, seed=seed)
+        self.net = self.fresh_net()
+        self.memory: Memory = Memory(budget=None)
+        self.allowed: Bool[Tensor, "t k"] = torch.empty(0, spec.n_outputs, dtype=torch.bool)
+        self._start_epoch(0, 0)
+
+    def begin_task(self, task: Task) -> None:
+        """Start anew: same initial weights, all outputs that the stream lets this task train on."""
+        held = self.net.outputs
+        self.net, self.optimizer = self.fresh_net(), None
+        self.allowed = self._outputs_by_task(task.info)
+        if held is not None:  # a head that grows: the outputs of the tasks before, as they began
+            self.net.grow(held.tolist(), self.whole_net())
+        self.grow_head(task.info)
+        self.optimizer = self.fresh_optimizer()
+        self._start_epoch(task.info.n, 0)
+
+    def _outputs_by_task(self, info: TaskInfo) -> Bool[Tensor, "t k"]:
+        """Row j: the outputs over which samples of task j compete, now that the task is `info`."""
+        rows = torch.zeros(info.index + 1, self.spec.n_outputs, dtype=torch.bool)
+        rows[:, list(info.train_outputs)] = True
+        if info.train_logits == "current":
+            rows[:-1] = self.allowed[: info.index]
+        return rows
+
+    def _start_epoch(self, n: int, epoch: int) -> None:
+        self.n, self.epoch, self.seen, self.drawn = n, epoch, 0, 0
+        g = rng.fork(self.seed, "joint", len(self.memory), epoch)
+        self.order = torch.randperm(len(self.memory), generator=g)
+        self.generator = g
+
+    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """Steps over this batch and its share of the old samples, mixed."""
+        if self.seen >= self.n:
+            self._start_epoch(self.n, self.epoch + 1)
+        self.seen += len(y)
+        until = min(len(self.memory), round(len(self.memory) * self.seen / self.n))
+        old, self.drawn = self.order[self.drawn : until], until
+        task = torch.full((len(y),), len(self.allowed) - 1, dtype=torch.int64)
+        if len(old):
+            x, y = torch.cat([x, self.memory.x[old]]), torch.cat([y, self.memory.y[old]])
+            task = torch.cat([task, self.memory.task[old]])
+        mix = torch.randperm(len(y), generator=self.generator)
+        info = Info(torch.zeros(()))
+        for part in mix.tensor_split(max(1, round(len(y) / (len(y) - len(old))))):
+            logits = self.net(x[part]).masked_fill(~self.allowed[task[part]], -torch.inf)
+            info = self.step(functional.cross_entropy(logits, y[part]))
+        return info
+
+    def end_task(self, task: Task) -> None:
+        """Keep it all: the memory has no budget, and says so to an audit."""
+        self.memory.add(task.x, task.y, task.info.index)
+
+    def method_state(self) -> dict[str, Tensor]:
+        """Where in the epoch we are."""
+        return {
+            "allowed": self.allowed,
+            "order": self.order,
+            "generator": self.generator.get_state(),
+            "place": torch.tensor([self.n, self.epoch, self.seen, self.drawn]),
+        }
+
+    def load_method_state(self, state: dict[str, Tensor]) -> None:
+        """The inverse."""
+        self.allowed, self.order = state["allowed"].clone(), state["order"].clone()
+        self.generator.set_state(state["generator"].cpu())
+        self.n, self.epoch, self.seen, self.drawn = state["place"].tolist()

@@ -1,0 +1,32 @@
+"""What a learner may keep of past data: counted, bounded, and nowhere else; and the ways to choose it."""
+
+from vestige.continual.memory.memory import Memory, shares
+from vestige.continual.memory.samplers import (
+    SAMPLERS,
+    Sampler,
+    View,
+    draw,
+    entropy,
+    herding,
+    k_center,
+    mean_of_features,
+    plane_distance,
+    uniform,
+    unit_length,
+)
+
+__all__ = [
+    "SAMPLERS",
+    "Memory",
+    "Sampler",
+    "View",
+    "draw",
+    "entropy",
+    "herding",
+    "k_center",
+    "mean_of_features",
+    "plane_distance",
+    "shares",
+    "uniform",
+    "unit_length",
+]

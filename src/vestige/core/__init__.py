@@ -1,0 +1,1 @@
+"""What every package rests on: errors, checks at the door, seeds, numerics, the machine."""

@@ -1,0 +1,88 @@
+"""Where samples live: a file, one array of a file (`FILE:key`), or a folder of images; and the sentences that refuse.
+
+A format is known by its ending alone; nothing in a file is ever executed, so pickle has no entry here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from vestige.core.errors import InputError
+
+# Every ending that is read, and the shape of what it holds.
+FORMATS: dict[str, Literal["array", "table"]] = {
+    ".npy": "array",
+    ".npz": "array",
+    ".safetensors": "array",
+    ".csv": "table",
+    ".parquet": "table",
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """One place that holds samples."""
+
+    path: Path
+    key: str | None
+    kind: Literal["array", "table", "images"]
+
+    @property
+    def suffix(self) -> str:
+        """The ending, in small letters."""
+        return self.path.suffix.lower()
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.key}" if self.key else str(self.path)
+
+
+def refuse_file(where: object, must: str, got: object) -> NoReturn:
+    """Raise the one error sentence about a file."""
+    raise InputError(f"The file '{where}' must be {must}. Got {got} instead.")
+
+
+def locate(where: str | os.PathLike[str], key: str | None = None) -> Address:
+    """Take `FILE`, `FILE:key` or a folder apart; a missing, empty or unknown one is refused by name.
+
+    A name that exists as it stands wins over `FILE:key`, so colons in paths are safe.
+    """
+    text = os.fspath(where)
+    path = Path(text)
+    if not os.path.exists(path) and key is None and ":" in text:
+        head, _, tail = text.rpartition(":")
+        if tail and os.path.exists(head):
+            path, key = Path(head), tail
+    if not os.path.exists(path):
+        refuse_file(path, "there", "no such file or folder")
+    if path.is_dir():
+        if key is not None:
+            refuse_file(path, "an .npz or .safetensors file to hold the key", f"a folder and the key '{key}'")
+        return Address(path, None, "images")
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        refuse_file(path, f"a folder of images or end in {', '.join(FORMATS)}", f"the ending '{suffix}'")
+    if key is not None and suffix not in (".npz", ".safetensors"):
+        refuse_file(path, "an .npz or .safetensors file to hold the key", f"the key '{key}'")
+    if not path.is_file():
+        refuse_file(path, "a plain file", "a device, socket or pipe")
+    if path.stat().st_size == 0:
+        refuse_file(path, f"a whole {suffix} file", "an empty one")
+    return Address(path, key, FORMATS[suffix])
+
+
+def require_memory(where: object, numbers: int, *, bytes_each: int = 8) -> None:
+    """Refuse, before anything is allocated, what could never fit: a file's header may claim any size."""
+    try:
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return
+    needed = numbers * bytes_each
+    if needed > physical:
+        refuse_file(
+            where,
+            f"smaller than this machine's memory ({physical / 2**30:.1f} GiB) or be read with files.chunks",
+            f"{needed / 2**30:.1f} GiB",
+        )

@@ -1,0 +1,156 @@
+"""Arrays on disk: .npy by memory map, .safetensors by slices, .npz one member at a time.
+
+Each opens as an `ArrayFile`, which knows its shape before it reads and hands out rows. Object arrays would need
+pickle and are refused. An .npz member is one compressed stream, so the first rows of it cost the whole array.
+"""
+
+from __future__ import annotations
+
+import math
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from vestige.data.readers.address import Address, refuse_file, require_memory
+
+# safetensors names its types; the small ones, bytes included, lose nothing in float32.
+SMALL = {"BOOL", "U8", "I8", "I16", "F16", "BF16", "F32", "F8_E4M3", "F8_E5M2"}
+LARGE = {"U16", "I32", "U32", "I64", "U64", "F64"}
+
+# What numpy's header parser, zip and zlib raise on a torn or hostile file.
+DAMAGE = (
+    *(ValueError, EOFError, OSError, SyntaxError, tokenize.TokenError, MemoryError, NotImplementedError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+
+
+@dataclass(frozen=True)
+class ArrayFile:
+    """An open array: its whole shape, whether it holds bytes (pixels), and its rows on demand."""
+
+    shape: tuple[int, ...]
+    is_bytes: bool
+    rows: Callable[[int, int], Tensor]
+
+
+@contextmanager
+def open_array(at: Address) -> Iterator[ArrayFile]:
+    """The array that `at` names; a torn, hostile or ambiguous file is refused by name."""
+    opener = {".npy": _open_npy, ".npz": _open_npz, ".safetensors": _open_safetensors}[at.suffix]
+    with opener(at) as array:
+        if len(array.shape) == 0:
+            refuse_file(at, "an array with one sample a row", "a single number")
+        if 0 in array.shape:
+            refuse_file(at, "an array with samples and features", f"the empty shape {array.shape}")
+        yield array
+
+
+def _from_numpy(array: NDArray[Any]) -> Tensor:
+    """A copy that owns its memory: float32 where that loses nothing, else float64."""
+    small = array.dtype.itemsize <= 2 or array.dtype in (np.float32, np.dtype(">f4"))
+    return torch.from_numpy(np.array(array, dtype=np.float32 if small else np.float64, order="C"))
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:  # noqa: ANN401 - a file or a zip member
+    """Shape and type from the head of an .npy stream; what follows is the data."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if any(side < 0 for side in shape):
+        raise ValueError("negative side")
+    return shape, dtype
+
+
+def _only_numbers(at: Address, dtype: np.dtype[Any]) -> None:
+    if dtype.hasobject:
+        refuse_file(at, "an array of numbers", "Python objects, which would need pickle")
+    if dtype.kind not in "biuf":
+        refuse_file(at, "an array of numbers", f"the type {dtype}")
+
+
+@contextmanager
+def _open_npy(at: Address) -> Iterator[ArrayFile]:
+    try:
+        with at.path.open("rb") as file:
+            shape, dtype = _header(file)
+            start = file.tell()
+    except DAMAGE:
+        refuse_file(at, "a whole .npy file", "a torn or foreign one")
+    _only_numbers(at, dtype)
+    claimed, there = math.prod(shape) * dtype.itemsize, at.path.stat().st_size - start
+    if claimed > there:
+        refuse_file(at, f"a whole .npy file with {claimed} bytes of data", f"{there}")
+    array = np.load(at.path, mmap_mode="r", allow_pickle=False) if claimed else np.empty(shape, dtype)
+    yield ArrayFile(shape, dtype == np.uint8, lambda a, b: _from_numpy(array[a:b]))
+
+
+@contextmanager
+def _open_npz(at: Address) -> Iterator[ArrayFile]:
+    try:
+        archive = zipfile.ZipFile(at.path)
+    except DAMAGE:
+        refuse_file(at, "a whole .npz file", "a torn or foreign one")
+    with archive:
+        members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+        member = members[choose_key(at, list(members))]
+        try:
+            with archive.open(member) as file:
+                shape, dtype = _header(file)
+                start = file.tell()
+        except DAMAGE:
+            refuse_file(at, f"an .npz file whose '{member}' can be read", "a torn one")
+        _only_numbers(at, dtype)
+        claimed, there = math.prod(shape) * dtype.itemsize, archive.getinfo(member).file_size - start
+        if claimed != there:
+            refuse_file(at, f"an .npz file whose '{member}' holds {claimed} bytes of data", f"{there}")
+        require_memory(at, claimed, bytes_each=1)
+        kept: list[NDArray[Any]] = []
+
+        def rows(a: int, b: int) -> Tensor:
+            if not kept:
+                try:
+                    with archive.open(member) as file:
+                        kept.append(np.lib.format.read_array(file, allow_pickle=False))
+                except DAMAGE:
+                    refuse_file(at, f"an .npz file whose '{member}' can be read", "a torn one")
+            return _from_numpy(kept[0][a:b])
+
+        yield ArrayFile(shape, dtype == np.uint8, rows)
+
+
+@contextmanager
+def _open_safetensors(at: Address) -> Iterator[ArrayFile]:
+    try:
+        file = safe_open(at.path, framework="pt")
+    except (SafetensorError, ValueError, OSError):
+        refuse_file(at, "a whole .safetensors file", "a torn or foreign one")
+    with file:
+        handle: Any = file  # safetensors has no types
+        part = handle.get_slice(choose_key(at, sorted(handle.keys())))
+        shape, dtype = tuple(part.get_shape()), part.get_dtype()
+        if dtype not in SMALL | LARGE:
+            refuse_file(at, "an array of real numbers", f"the type {dtype}")
+        wide = torch.float32 if dtype in SMALL else torch.float64
+        yield ArrayFile(shape, dtype == "U8", lambda a, b: part[a:b].to(wide))
+
+
+def choose_key(at: Address, keys: list[str]) -> str:
+    """The array that is meant: the named one, or the only one; else the names are told."""
+    if not keys:
+        refuse_file(at.path, "a file with an array in it", "none")
+    shown = ", ".join(keys[:10]) + (f" and {len(keys) - 10} more" if len(keys) > 10 else "")
+    if at.key is None and len(keys) > 1:
+        refuse_file(at.path, f"named with one of its arrays, such as {at.path.name}:{keys[0]}", f"no key among {shown}")
+    if at.key is not None and at.key not in keys:
+        refuse_file(at.path, f"named with one of its arrays ({shown})", f"the key '{at.key}'")
+    return at.key or keys[0]

@@ -1,0 +1,139 @@
+"""Users' files in: `read` one, `read_pair` two that are to be compared.
+
+Arrays keep their numbers, but bytes with more than one axis a sample are pixels and are divided by 255. Tables are
+encoded together (see `tables`), images are brought to the same channels, and whatever was done stands in the report.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.core.errors import InputError
+from vestige.data.readers.address import Address, locate, refuse_file, require_memory
+from vestige.data.readers.arrays import open_array
+from vestige.data.readers.frames import read_table
+from vestige.data.readers.images import list_images, read_images, survey
+from vestige.data.readers.tables import Column, ColumnReport, encode
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples that came from a file: one a row, with the names of their columns."""
+
+    x: Float[Tensor, "n d"]
+    origin: str
+    shape: tuple[int, ...]  # of one sample, before it was flattened
+    report: ColumnReport
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of `x`."""
+        return self.report.features
+
+
+def read(where: str | os.PathLike[str], *, key: str | None = None, drop: Sequence[str] = ()) -> Samples:
+    """The samples in a file (`FILE` or `FILE:key`) or in a folder of images. `drop` names columns of a table."""
+    at = locate(where, key)
+    _only_tables_drop(at, drop)
+    if at.kind == "array":
+        return _read_array(at)
+    if at.kind == "images":
+        return _read_folder(at, colour=None)
+    table, notes = read_table(at)
+    (x,), report = encode([table], [str(at)], drop=drop)
+    return Samples(x, str(at), (x.shape[1],), ColumnReport(report.columns, notes + report.notes))
+
+
+def read_pair(
+    real: str | os.PathLike[str], fake: str | os.PathLike[str], *, drop: Sequence[str] = ()
+) -> tuple[Float[Tensor, "n_p d"], Float[Tensor, "n_q d"], ColumnReport]:
+    """Two sample sets of one width, tables encoded together: `p` the real one, `q` the fake one, and the report."""
+    at = [locate(real), locate(fake)]
+    for one in at:
+        _only_tables_drop(one, drop)
+    if all(one.kind == "table" for one in at):
+        read_tables = [read_table(one) for one in at]
+        (p, q), report = encode([table for table, _ in read_tables], [str(one) for one in at], drop=drop)
+        notes = tuple(note for _, notes in read_tables for note in notes)
+        return p, q, ColumnReport(report.columns, notes + report.notes)
+    if all(one.kind == "images" for one in at):
+        colour = any(survey(list_images(one.path))[1] for one in at)
+        first, second = (_read_folder(one, colour=colour) for one in at)
+    else:
+        first, second = (read(one.path, key=one.key, drop=drop if one.kind == "table" else ()) for one in at)
+    _same_samples(first, second)
+    dtype = torch.promote_types(first.x.dtype, second.x.dtype)
+    seconds = [f"{second.origin}: {note}" for note in second.report.notes if note not in first.report.notes]
+    notes = tuple(f"{first.origin}: {note}" for note in first.report.notes) + tuple(seconds)
+    return first.x.to(dtype), second.x.to(dtype), ColumnReport(first.report.columns, notes)
+
+
+def _only_tables_drop(at: Address, drop: Sequence[str]) -> None:
+    if drop and at.kind != "table":
+        refuse_file(at, "a table for 'drop' to leave out columns of", f"'{drop[0]}' of an array or a folder")
+
+
+def _read_array(at: Address) -> Samples:
+    with open_array(at) as array:
+        require_memory(at, torch.Size(array.shape).numel(), bytes_each=4)
+        x = array.rows(0, array.shape[0])
+    x, notes = as_rows(x, array.is_bytes)
+    require_finite(at, x)
+    return Samples(x, str(at), array.shape[1:], _plain_report(x.shape[1], "number", notes))
+
+
+def _read_folder(at: Address, *, colour: bool | None) -> Samples:
+    paths = list_images(at.path)
+    size, any_colour = survey(paths)
+    colour = any_colour if colour is None else colour
+    x = read_images(paths, size, colour=colour)
+    shape = (*size, 3) if colour else size
+    note = f"{len(paths)} images of {size[0]} x {size[1]}, {'RGB' if colour else 'grey'}, pixels in [0, 1]"
+    return Samples(x, str(at), shape, _plain_report(x.shape[1], "pixel", (note,)))
+
+
+def as_rows(x: Float[Tensor, "n *shape"], is_bytes: bool) -> tuple[Float[Tensor, "n d"], tuple[str, ...]]:
+    """One sample a row; bytes of images in [0, 1]."""
+    notes: tuple[str, ...] = ()
+    if is_bytes and x.ndim > 2:
+        x, notes = x / 255, ("bytes of images were divided by 255",)
+    return x.reshape(len(x), -1), notes
+
+
+def require_finite(where: object, x: Float[Tensor, "n d"], *, first_row: int = 0) -> None:
+    """Refuse NaN and infinity with the place of the first."""
+    if bool(torch.isfinite(x.sum(dtype=torch.float64))):
+        return
+    bad = (~torch.isfinite(x)).nonzero()
+    if len(bad):
+        row, column = (int(i) for i in bad[0])
+        told = f"{len(bad)} NaN or infinite values, the first in row {first_row + row}, column {column} (from 0)"
+        refuse_file(where, "finite", told)
+
+
+def _plain_report(width: int, kind: str, notes: tuple[str, ...]) -> ColumnReport:
+    names = tuple(f"x{i}" for i in range(width))
+    label = "x0" if width == 1 else f"x0 ... x{width - 1}"
+    return ColumnReport((Column(label, kind, "as it is", names),), notes)
+
+
+def _same_samples(p: Samples, q: Samples) -> None:
+    """Widths, layouts and the scale of pixels must agree."""
+    if p.x.shape[1] != q.x.shape[1]:
+        told = f"{p.x.shape[1]} in {p.origin} and {q.x.shape[1]} in {q.origin}"
+        raise InputError(f"The two files must have equally many features a sample. Got {told} instead.")
+    p_shape, q_shape = (tuple(side for side in s.shape if side != 1) for s in (p, q))
+    if min(len(p_shape), len(q_shape)) > 1 and p_shape != q_shape:
+        told = f"{p.shape} in {p.origin} and {q.shape} in {q.origin}"
+        raise InputError(f"The samples of the two files must be laid out alike. Got {told} instead.")
+    if max(len(p_shape), len(q_shape)) > 1:
+        top = [float(s.x.max()) for s in (p, q)]
+        if min(top) <= 1 and max(top) > 2 and min(float(s.x.min()) for s in (p, q)) >= 0:
+            told = f"a largest value of {top[0]:g} in {p.origin} and of {top[1]:g} in {q.origin}"
+            raise InputError(f"The pixels of the two files must be on one scale. Got {told} instead.")

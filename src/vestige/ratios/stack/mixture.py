@@ -1,0 +1,143 @@
+"""The stack's generative models: p and q as mixtures of diagonal Gaussians each, and the difference of log densities.
+
+They join where rows are too few for all products of coordinates (many dimensions), and there only. A model of each
+density has far fewer directions to overfit than a classifier that separates them: between eight modes and eight moved
+ones in 64 dimensions, 6000 rows a side, it alone finds a kl of 5.4 for 5.6. Elsewhere the classifiers need no such
+assumption. Fitted by EM under sample weights, in standardised coordinates, from the same k-means centres of q for both
+sides; at a warm start from the mixtures before.
+
+What is kept of p are averages. A component that carries fewer than `least` rows keeps its starting mean and the pooled
+variance within components instead, so that none can close in on one row; the others' variances are drawn towards that
+by `prior` pseudo-rows, and none falls below `floor`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.ratios.stack.features import nearest
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Diagonal Gaussians with their shares."""
+
+    log_share: Float[Tensor, " k"]
+    mean: Float[Tensor, "k d"]
+    variance: Float[Tensor, "k d"]
+
+    def joint(self, z: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+        """log share plus log density of each row under each component."""
+        precise = 1 / self.variance
+        far = z.square() @ precise.mT - 2 * z @ (self.mean * precise).mT + (self.mean.square() * precise).sum(1)
+        size = self.variance.log().sum(1) + z.shape[1] * math.log(2 * math.pi)
+        return self.log_share - (far + size) / 2
+
+    def log_prob(self, z: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+        """Log density of each row."""
+        return torch.logsumexp(self.joint(z), 1)
+
+
+def maximise(
+    z: Float[Tensor, "n d"],
+    counted: Float[Tensor, "n k"],
+    centres: Float[Tensor, "k d"],
+    *,
+    prior: float,
+    least: float,
+    floor: float,
+) -> Mixture:
+    """The mixture of rows of which `counted` belong to each component."""
+    mass = counted.sum(0)[:, None]
+    first, second = counted.mT @ z, counted.mT @ z.square()
+    enough = mass >= least
+    mean = torch.where(enough, first / torch.where(enough, mass, 1.0), centres)
+    around = (second - 2 * mean * first + mass * mean.square()).clamp_min(0)  # rounding
+    within = (around.sum(0) / mass.sum()).clamp_min(floor)
+    variance = torch.where(enough, ((around + prior * within) / (mass + prior)).clamp_min(floor), within)
+    return Mixture(((mass + 1) / (mass + 1).sum()).log()[:, 0], mean, variance)
+
+
+def fit_mixture(
+    z: Float[Tensor, "n d"],
+    rows: Float[Tensor, " n"],
+    start: Mixture | Float[Tensor, "k d"],
+    *,
+    iterations: int,
+    prior: float = 10.0,
+    least: float = 50.0,
+    floor: float = 1e-6,
+) -> Mixture:
+    """EM from a mixture, or from centres; `rows` says how many rows each row counts for."""
+    if isinstance(start, Mixture):
+        centres, share = start.mean, torch.softmax(start.joint(z), 1)
+    else:
+        centres, share = start, torch.nn.functional.one_hot(nearest(z, start), len(start)).to(z.dtype)
+    found = maximise(z, share * rows[:, None], centres, prior=prior, least=least, floor=floor)
+    for _ in range(iterations - 1):
+        share = torch.softmax(found.joint(z), 1)
+        found = maximise(z, share * rows[:, None], centres, prior=prior, least=least, floor=floor)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """For each model and fold a mixture of p and one of q; the first model has one component, the second many."""
+
+    mixtures: tuple[tuple[tuple[Mixture, Mixture], ...], ...]  # model, fold, side
+
+    @classmethod
+    def fit(
+        cls,
+        z: Float[Tensor, "n d"],
+        n_p: int,
+        trained: Float[Tensor, "folds n"],
+        centres: Float[Tensor, "k d"],
+        previous: Pairs | None,
+        *,
+        cold: int = 20,
+        warm: int = 5,
+    ) -> Pairs:
+        """Each fold's models, under its own weights of the rows."""
+        starts = [z.new_zeros(1, z.shape[1])] + ([centres] if len(centres) > 1 else [])
+        models = []
+        for m, start in enumerate(starts):
+            folds = []
+            for f, weights in enumerate(trained):
+                of_p, of_q = previous.mixtures[m][f] if previous else (start, start)
+                steps = 1 if len(start) == 1 else warm if previous else cold
+                p = fit_mixture(z[:n_p], weights[:n_p], of_p, iterations=steps)
+                folds.append((p, fit_mixture(z[n_p:], weights[n_p:], of_q, iterations=steps)))
+            models.append(tuple(folds))
+        return cls(tuple(models))
+
+    def log_ratio(self, z: Float[Tensor, "n d"]) -> list[Float[Tensor, "folds n"]]:
+        """log p/q by each model, in every fold."""
+        return [torch.stack([p.log_prob(z) - q.log_prob(z) for p, q in folds]) for folds in self.mixtures]
+
+    def state(self) -> dict[str, Tensor]:
+        """For `Ratio._state`: one tensor for each model and field, folds and sides in front."""
+        out = {}
+        for m, folds in enumerate(self.mixtures):
+            for field in ("log_share", "mean", "variance"):
+                out[f"mixture.{m}.{field}"] = torch.stack(
+                    [torch.stack([getattr(side, field) for side in pair]) for pair in folds]
+                )
+        return out
+
+    @classmethod
+    def from_state(cls, state: dict[str, Tensor]) -> Pairs | None:
+        """The inverse of `state`; None where there are none."""
+        models: list[tuple[tuple[Mixture, Mixture], ...]] = []
+        while f"mixture.{len(models)}.mean" in state:
+            parts = [state[f"mixture.{len(models)}.{field}"] for field in ("log_share", "mean", "variance")]
+            folds = [
+                (Mixture(*(x[f, 0] for x in parts)), Mixture(*(x[f, 1] for x in parts))) for f in range(len(parts[0]))
+            ]
+            models.append(tuple(folds))
+        return cls(tuple(models)) if models else None

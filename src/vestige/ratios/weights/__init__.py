@@ -1,0 +1,35 @@
+"""Weights: log weights in and out; normalise, flatten, clip, temper, smooth, diagnose, average, resample, augment.
+
+`q` is the model whose samples are weighted, `p` the data that they shall stand for; a weight is r = p/q.
+"""
+
+from vestige.ratios.weights.augment import Augmented, Batch, augment, weighted_loss
+from vestige.ratios.weights.diagnosis import Diagnosis, Limits, diagnose, ess, max_share, mean_weight
+from vestige.ratios.weights.expectation import Expectation, expectation, resample
+from vestige.ratios.weights.pareto import Smoothed, pareto_smooth, tail_index
+from vestige.ratios.weights.transforms import Tempered, clip, flatten, from_log_ratio, self_normalise, temper
+
+__all__ = [
+    "Augmented",
+    "Batch",
+    "Diagnosis",
+    "Expectation",
+    "Limits",
+    "Smoothed",
+    "Tempered",
+    "augment",
+    "clip",
+    "diagnose",
+    "ess",
+    "expectation",
+    "flatten",
+    "from_log_ratio",
+    "max_share",
+    "mean_weight",
+    "pareto_smooth",
+    "resample",
+    "self_normalise",
+    "tail_index",
+    "temper",
+    "weighted_loss",
+]

@@ -1,0 +1,121 @@
+"""Are these weights fit to compute with? Effective sample size, mean, largest share, tail; and a verdict in words.
+
+A healthy ESS is not health when the classifier behind the weights is almost always right: all weights are then tiny
+and equal, and their ESS is near n. So the accuracy and the mean raw weight (which should be near one) are read beside
+it. The limits are fields of `Limits`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
+from vestige.ratios.weights.pareto import tail_index
+from vestige.ratios.weights.transforms import kish, log_weight_vector
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where a warning begins; `k_bad`, `ess_bad` and `accuracy` make the verdict "unreliable"."""
+
+    ess_low: float = 0.1  # of n
+    ess_bad: float = 10.0  # samples
+    k_high: float = 0.5  # the variance of the weights is infinite from here on
+    k_bad: float = 0.7  # averages settle too slowly to be of use
+    share: float = 0.1  # of the total, by one sample
+    mean_low: float = 0.5
+    mean_high: float = 2.0
+    accuracy: float = 0.95
+    ece: float = 0.1
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What there is to know about a set of weights before they are used."""
+
+    n: int
+    ess: float
+    ess_fraction: float
+    mean_weight: float
+    max_share: float
+    pareto_k: float | None
+    accuracy: float | None
+    log_loss: float | None
+    ece: float | None
+    verdict: str
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON: None where a number is not finite."""
+        fields = dataclasses.asdict(self) | {"warnings": list(self.warnings)}
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
+
+    def __str__(self) -> str:
+        k = "none" if self.pareto_k is None else f"{self.pareto_k:.2f}"
+        head = f"{self.verdict}: n {self.n}, ESS {self.ess:.1f} ({self.ess_fraction:.1%}), Pareto k {k}, "
+        head += f"mean weight {self.mean_weight:.3g}, largest share {self.max_share:.1%}"
+        return "\n".join([head, *(f"- {w}" for w in self.warnings)])
+
+
+def ess(log_weights: ArrayLike) -> float:
+    """Kish's effective sample size, (sum w)^2 / sum w^2."""
+    return kish(log_weight_vector(log_weights, "weights.ess"))
+
+
+def mean_weight(log_weights: ArrayLike) -> float:
+    """Mean of the raw weights, which estimates E_q[r] = 1; inf where it overflows."""
+    log_w = log_weight_vector(log_weights, "weights.mean_weight")
+    return float((torch.logsumexp(log_w, 0) - math.log(len(log_w))).exp())
+
+
+def max_share(log_weights: ArrayLike) -> float:
+    """The part of the total that the largest weight holds."""
+    log_w = log_weight_vector(log_weights, "weights.max_share")
+    return float((log_w.max() - torch.logsumexp(log_w, 0)).exp())
+
+
+def diagnose(
+    log_weights: ArrayLike,
+    accuracy: float | None = None,
+    log_loss: float | None = None,
+    ece: float | None = None,
+    *,
+    limits: Limits | None = None,
+) -> Diagnosis:
+    """Judge raw log weights; `accuracy`, `log_loss` and `ece` are the classifier's on held-out, balanced data."""
+    owner, limits = "weights.diagnose", limits or Limits()
+    log_w = log_weight_vector(log_weights, owner)
+    for name, value, high in (("accuracy", accuracy, 1.0), ("log_loss", log_loss, math.inf), ("ece", ece, 1.0)):
+        if value is not None:
+            checks.number(value, name, owner, low=0, high=high)
+    n, size, mean, share, k = len(log_w), kish(log_w), mean_weight(log_w), max_share(log_w), tail_index(log_w)
+    bad, care = [], []
+    if accuracy is not None and accuracy > limits.accuracy:
+        bad.append(
+            f"The classifier tells real from generated with accuracy {accuracy:.3f}: the weights cannot mend that gap, "
+            "and an ESS that looks healthy only says that all weights are about equally tiny."
+        )
+    if k is not None and k >= limits.k_bad:
+        bad.append(f"Pareto k is {k:.2f}: a few weights decide every average, and more samples hardly help.")
+    elif k is not None and k >= limits.k_high:
+        care.append(f"Pareto k is {k:.2f}: the variance of the weights is infinite; averages settle slowly.")
+    if size < limits.ess_bad:
+        bad.append(f"The weights are worth {size:.1f} samples.")
+    elif size < limits.ess_low * n:
+        care.append(f"The weights are worth {size:.1f} of {n} samples; consider tempering.")
+    if share > limits.share and n > 1 / limits.share:
+        care.append(f"One sample holds {share:.1%} of the total weight.")
+    if not limits.mean_low <= mean <= limits.mean_high:
+        care.append(f"The mean raw weight is {mean:.3g} and should be near 1: the ratio is off, or q misses much of p.")
+    if log_loss is not None and log_loss > math.log(2):
+        care.append(f"The held-out log-loss {log_loss:.3f} is above log 2: the classifier is worse than a coin.")
+    if ece is not None and ece > limits.ece:
+        care.append(f"The calibration error is {ece:.3f}: probabilities, and so weights, are off.")
+    verdict = "unreliable" if bad else "usable with care" if care else "good"
+    return Diagnosis(n, size, size / n, mean, share, k, accuracy, log_loss, ece, verdict, (*bad, *care))

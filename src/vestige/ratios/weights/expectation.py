@@ -1,0 +1,122 @@
+"""Expectations under p from weighted samples of q, with intervals; and resampling by weight (LFIW Eqs. 5 to 8).
+
+`normalise=True` is Eq. 6, the ratio of sum w f to sum w; its standard error is the delta method's,
+se^2 = sum w^2 (f - mean)^2 / (1 - sum w^2) with weights that sum to one, the last factor being the reliability form of
+n - 1. `normalise=False` is Eqs. 5, 7 and 8, the plain mean of w f. Intervals are normal for the delta method and
+percentiles for the bootstrap. Both take the weights as given: what the ratio itself does not know is not in them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from scipy.special import ndtri
+from torch import Tensor
+
+from vestige.core import checks, rng
+from vestige.core.checks import ArrayLike, Kind
+from vestige.core.errors import NotEstimable
+from vestige.ratios.weights.transforms import kish, log_weight_vector
+
+# Memory that the bootstrap's count matrix may take, in numbers.
+BOOTSTRAP_CELLS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A weighted mean with its error; vectors where f was one."""
+
+    value: Any
+    std_error: Any
+    low: Any
+    high: Any
+    level: float
+    ess: float
+
+
+def expectation(
+    f_values: ArrayLike,
+    log_weights: ArrayLike,
+    interval: float = 0.95,
+    *,
+    normalise: bool = True,
+    method: str = "delta",
+    n_boot: int = 1000,
+    seed: int = 0,
+) -> Expectation:
+    """E_p[f] from f on samples of q, one value or one row a sample, and the log weights of those samples."""
+    owner = "weights.expectation"
+    level = checks.number(interval, "interval", owner, low=0, high=1, open_low=True, open_high=True)
+    checks.one_of(method, ("delta", "bootstrap"), "method", owner)
+    f = checks.samples(f_values, "f_values", owner, min_rows=2)
+    log_w = log_weight_vector(log_weights, owner, length=len(f))
+    scalar = getattr(f_values, "ndim", None) == 1 or (isinstance(f_values, list | tuple) and f.shape[1] == 1)
+    shift = float(torch.logsumexp(log_w, 0)) if normalise else math.log(len(f))
+    w = (log_w - shift).exp()  # sums to one, or carries the 1/n of the plain mean
+    if not bool(torch.isfinite(w).all()):
+        raise NotEstimable("Weights that overflow have no plain mean; ask for normalise=True.")
+    value = w @ f
+    if method == "delta":
+        variance = _ratio_variance(f, w, value) if normalise else _mean_variance(f, w, value)
+        error = variance.sqrt()
+        z = float(ndtri((1 + level) / 2))
+        low, high = value - z * error, value + z * error
+    else:
+        n_boot = checks.whole(n_boot, "n_boot", owner, low=2)
+        draws = bootstrap_means(f, w, n_boot, normalise=normalise, generator=rng.fork(seed, "expectation"))
+        error = draws.std(0)
+        low, high = draws.quantile((1 - level) / 2, 0), draws.quantile((1 + level) / 2, 0)
+    columns = f_values.columns if isinstance(f_values, pd.DataFrame) else pd.RangeIndex(f.shape[1])
+    give = float if scalar else dataclasses.replace(Kind.of(f_values), index=columns).give
+    return Expectation(give(value), give(error), give(low), give(high), level, kish(log_w))
+
+
+def _ratio_variance(f: Float[Tensor, "n k"], w: Float[Tensor, " n"], mean: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+    """Delta-method variance of sum w f / sum w; infinite when one weight is all of them."""
+    spare = 1 - w.square().sum()
+    if float(spare) < 1e-12:
+        return torch.full_like(mean, math.inf)
+    return w.square() @ (f - mean).square() / spare
+
+
+def _mean_variance(f: Float[Tensor, "n k"], w: Float[Tensor, " n"], mean: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+    n = len(f)
+    return (n * w[:, None] * f - mean).square().sum(0) / (n * (n - 1))
+
+
+def bootstrap_means(
+    f: Float[Tensor, "n k"], w: Float[Tensor, " n"], n_boot: int, *, normalise: bool, generator: torch.Generator
+) -> Float[Tensor, "b k"]:
+    """`n_boot` weighted means, each over n samples drawn with replacement together with their weights."""
+    n = len(f)
+    terms = torch.cat([w[:, None] * f, w[:, None]], 1)
+    rows = max(1, BOOTSTRAP_CELLS // n)
+    out = []
+    for start in range(0, n_boot, rows):
+        b = min(rows, n_boot - start)
+        drawn = torch.randint(n, (b, n), generator=generator)
+        counts = torch.zeros(b, n, dtype=torch.float64).scatter_add_(1, drawn, torch.ones(b, n, dtype=torch.float64))
+        out.append(counts @ terms)
+    sums = torch.cat(out)
+    return sums[:, :-1] / sums[:, -1:] if normalise else sums[:, :-1]
+
+
+def resample(n: int, log_weights: ArrayLike, seed: int = 0, *, method: str = "systematic") -> Any:  # noqa: ANN401
+    """`n` positions drawn in proportion to the weights: ascending if "systematic" (least noise), else independent."""
+    owner = "weights.resample"
+    n = checks.whole(n, "n", owner, low=1)
+    checks.one_of(method, ("systematic", "multinomial"), "method", owner)
+    log_w = log_weight_vector(log_weights, owner)
+    cumulative = torch.softmax(log_w, 0).cumsum(0)
+    draws = 1 if method == "systematic" else n
+    u = torch.rand(draws, dtype=torch.float64, generator=rng.fork(seed, "resample"))
+    points = (torch.arange(n, dtype=torch.float64) + u) / n if method == "systematic" else u
+    index = torch.searchsorted(cumulative, points * cumulative[-1], right=True)
+    last = int(torch.nonzero(log_w > -math.inf)[-1])  # rounding must not step past the last positive weight
+    return dataclasses.replace(Kind.of(log_weights), index=pd.RangeIndex(n)).give(index.clamp_max(last))

@@ -1,0 +1,127 @@
+"""What every experiment says about itself: the contract of this room.
+
+An experiment is one table or figure of a paper. It is cut into units, (configuration, seed) -> Record, that know
+nothing of each other, so that they can run in any order and on any machine; `lines` then sets what was measured beside
+what was published, and `verdict` applies a rule that stands in the file before the run. A configuration is a frozen
+dataclass of plain values, whole: what ran is what is stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from vestige.continual import record
+from vestige.continual.record import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+C = TypeVar("C")
+# Called by a run with the share that is done, in [0, 1], and a few words on where it stands.
+Tell = Callable[[float, str], None]
+PRESETS = ("smoke", "laptop", "paper")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number: mean and standard error over `n` seeds, beside the published one and the truth where there are such.
+
+    `se` is None with one seed. `paper` carries the number as printed, in the same unit as `ours`.
+    """
+
+    label: str
+    quantity: str
+    ours: float
+    se: float | None
+    n: int
+    paper: float | None = None
+    truth: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the paper's finding came out, by the experiment's own rule, and on what ground."""
+
+    word: Literal["reproduced", "partly", "not", "not judged"]
+    why: str
+
+
+class Experiment(ABC, Generic[C]):
+    """One table or figure; its docstring's first line says what it is."""
+
+    name: ClassVar[str]
+    item: ClassVar[str]  # "CDRE Fig. 2a"
+    rule: ClassVar[str]  # in words: when it counts as reproduced, partly, or not
+    presets: ClassVar[Mapping[str, Any]]  # smoke, laptop, paper -> C
+    seeds: ClassVar[Mapping[str, int]]
+    cut: ClassVar[Mapping[str, str]] = {}  # what smoke and laptop leave out of the published setting
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)  # that units can compute on, best first
+
+    def computes_on(self, config: C) -> tuple[str, ...]:
+        """The devices that this unit can compute on, best first."""
+        return self.devices
+
+    def arms(self, config: C) -> Sequence[C]:
+        """The units that one seed of `config` falls into, such as a method each; by default itself."""
+        return [config]
+
+    @abstractmethod
+    def run(self, config: C, seed: int, tell: Tell) -> Record:
+        """One unit. Make the Record with `self.record`, or from the protocol's with `self.adopt`."""
+
+    @abstractmethod
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """What was measured, beside what was published."""
+
+    @abstractmethod
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """`rule`, applied."""
+
+    def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
+        """Pictures by name; none by default."""
+        return {}
+
+    def config(self, config: C) -> dict[str, Any]:
+        """What determines a unit, as plain JSON."""
+        return {"experiment": self.name, **_plain(dataclasses.asdict(config))}  # type: ignore[call-overload]
+
+    def unit_id(self, config: C, seed: int) -> str:
+        """The id that the Record of this unit will have, known before it runs."""
+        return record.run_id(self.config(config), seed)
+
+    def record(self, config: C, seed: int, **fields: Any) -> Record:  # noqa: ANN401 - fields of Record
+        """A Record of this unit."""
+        return Record(self.config(config), seed, **fields)
+
+    def adopt(self, found: Record, config: C, **fields: Any) -> Record:  # noqa: ANN401
+        """The protocol's Record as one of this unit; what it says of stream and learner moves to the details."""
+        details = fields.pop("details", {}) | {"run": found.config}
+        return dataclasses.replace(found, config=self.config(config), details=details, **fields)
+
+
+def line(
+    label: str,
+    quantity: str,
+    values: Iterable[float],
+    *,
+    paper: float | None = None,
+    truth: float | None = None,
+    scale: float = 1.0,
+) -> Line:
+    """Mean and standard error of `values`, one a seed, times `scale`; those that are NaN do not count."""
+    known = [scale * v for v in values if not math.isnan(v)]
+    mean = statistics.fmean(known) if known else math.nan
+    se = statistics.stdev(known) / math.sqrt(len(known)) if len(known) > 1 else None
+    return Line(label, quantity, mean, se, len(known), paper, truth)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON has no tuples
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

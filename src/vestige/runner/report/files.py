@@ -1,0 +1,109 @@
+"""A page on disk, and all that it shows as files: pictures as PNG, PDF and SVG, tables as CSV, LaTeX and Markdown.
+
+    report/index.html        report/figures/NAME.{png,pdf,svg}        report/tables/NAME.{csv,tex,md}
+
+The files come from the very objects that the page shows; a coloured matrix gives a table and a picture. Names are made
+of the section's number and the title's plain letters, whatever else a title holds.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from matplotlib.figure import Figure
+
+from vestige import show as drawing
+from vestige.show import Heat, Page, Picture, Table
+from vestige.store import write_bytes
+
+FIGURES, TABLES = "figures", "tables"
+KINDS = ("png", "pdf", "svg")
+LONGEST_NAME = 60
+# Told in words what is being written now.
+Heard: TypeAlias = "Callable[[str], None]"
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where everything went."""
+
+    page: Path
+    figures: tuple[Path, ...]
+    tables: tuple[Path, ...]
+
+
+def nothing(words: str) -> None:
+    """Hears what is being written, and does nothing."""
+
+
+def place(out: str | Path) -> tuple[Path, Path]:
+    """The page and the folder of an OUT: OUT/index.html in OUT, or NAME.html with NAME."""
+    out = Path(out)
+    named = out.suffix.lower() in (".html", ".htm")
+    return (out, out.with_suffix("")) if named else (out / "index.html", out)
+
+
+def write(page: Page, out: str | Path, *, files: bool = True, heard: Heard = nothing) -> Written:
+    """`page` as OUT/index.html, its pictures and tables beside it; an OUT of NAME.html puts those into NAME.
+
+    Without `files` the page is all that is written, in a fraction of the time. `heard` is told the name of each picture
+    and table before it is written.
+    """
+    at, folder = place(out)
+    drawn: list[Path] = []
+    tables: list[Path] = []
+    for name, exhibit in exhibits(page) if files else ():
+        heard(name)
+        if isinstance(exhibit, Table):
+            formats = {"csv": exhibit.csv(), "tex": exhibit.latex(), "md": exhibit.markdown()}
+            for suffix, text in formats.items():
+                tables.append(folder / TABLES / f"{name}.{suffix}")
+                write_bytes(tables[-1], text.encode())
+        else:
+            with drawing.settled(exhibit.figure):  # laid out once, drawn in each format
+                for kind in KINDS:
+                    drawn.append(folder / FIGURES / f"{name}.{kind}")
+                    write_bytes(drawn[-1], exhibit.svg if kind == "svg" else drawing.encode(exhibit.figure, kind))
+    return Written(page.save(at), tuple(drawn), tuple(tables))
+
+
+def exhibits(page: Page) -> Iterator[tuple[str, Table | Picture]]:
+    """Every table and picture of the page under a name of its own; a coloured matrix comes as both."""
+    seen: dict[str, int] = {}
+    for number, (heading, parts) in enumerate(page.sections, 1):
+        for part in parts:
+            if not isinstance(part, Table | Heat | Picture):
+                continue
+            plain = f"{number:02d}-{slug(title(part)) or slug(heading) or 'part'}"
+            seen[plain] = seen.get(plain, 0) + 1
+            name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"
+            if isinstance(part, Picture | Table):
+                yield name, part
+            else:
+                yield name, part.table()
+                yield name, Picture(picture(part), part.title or heading)
+
+
+def title(part: Table | Heat | Picture) -> str:
+    """What a part is called; a picture by the title that is drawn on it."""
+    if not isinstance(part, Picture):
+        return part.title
+    axes = part.figure.axes
+    return (axes[0].get_title(loc="left") or axes[0].get_title()) if axes else part.alt
+
+
+def picture(heat: Heat) -> Figure:
+    """A coloured table as a picture for print."""
+    names = {"rows": heat.rows, "columns": heat.columns, "title": heat.title, "row_label": heat.corner}
+    return drawing.matrix(heat.values, better=heat.better, limits=heat.limits, **names)  # type: ignore[arg-type]
+
+
+def slug(text: str) -> str:
+    """Plain lower-case letters, digits and dashes: a name that any file system and shell takes."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:LONGEST_NAME].rstrip("-")

@@ -1,0 +1,152 @@
+"""Records from files and folders, put together by what they are runs of.
+
+A group is what one section of a report is about: the runs of one experiment under one setting (two presets are two
+groups, for their numbers must not be averaged), or bare runs of the protocol on one stream. A figure that shows the
+runs of a table makes a group of its own, with those runs of the table that it asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vestige.continual.record import Record, code_version
+from vestige.core.errors import InputError
+from vestige.runner.experiment import PRESETS, Experiment, Verdict
+from vestige.runner.registry import EXPERIMENTS
+
+# How a file that is a Record begins; other JSON in a folder is not ours to judge.
+MARK = re.compile(rb'\s*\{\s*"format":\s*"vestige/record"')
+MARK_BYTES = 80
+# Where a search on validation data leaves its Records, which are no results.
+SEARCH = "search"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that belong together; `borrowed` if they are shown in full under another experiment."""
+
+    title: str
+    records: tuple[Record, ...]
+    experiment: Experiment[Any] | None = None
+    borrowed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the experiment, or what bare runs were made on."""
+        return self.title if self.experiment is None else self.title.partition(":")[0]
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """The experiment's rule, applied once; bare runs have none."""
+        return None if self.experiment is None else self.experiment.verdict(self.records)
+
+
+def gather(paths: Iterable[str | Path]) -> list[Record]:
+    """Every Record in `paths`, files or folders of any depth, each once, by seed and then by id.
+
+    Folders of searches on validation data are passed over, unless one is named itself.
+    """
+    found: dict[str, Record] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise InputError(f"The path '{path}' must be a Record or a folder of Records. Got nothing there instead.")
+        files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        if path.is_dir():
+            files = [f for f in files if SEARCH not in f.relative_to(path).parts[:-1] and _is_record(f)]
+        found |= {record.id: record for record in map(Record.load, files)}
+    return sorted(found.values(), key=lambda record: (record.seed, record.id))
+
+
+def groups(records: Sequence[Record]) -> list[Group]:
+    """Experiments in the order in which they are listed, then bare runs, stream by stream."""
+    found: list[Group] = []
+    for name, experiment in EXPERIMENTS.items():
+        own = [record for record in records if record.config.get("experiment") == name]
+        settings = by_setting(own) if own else belonging(name, records)
+        for words, runs in settings.items():
+            chosen = _latest(runs, experiment) if own else tuple(runs)
+            more = f" ({words})" if words and len(settings) > 1 else ""
+            found.append(Group(f"{name}: {experiment.item}{more}", chosen, experiment, borrowed=not own))
+    others: dict[str, list[Record]] = {}
+    for record in records:
+        if record.config.get("experiment") not in EXPERIMENTS:
+            others.setdefault(subject(record), []).append(record)
+    return [*found, *(Group(name, tuple(runs)) for name, runs in sorted(others.items()))]
+
+
+def volumes(found: Iterable[Group]) -> dict[str, list[Group]]:
+    """Groups by name: what stands on one page where there are several."""
+    by_name: dict[str, list[Group]] = {}
+    for group in found:
+        by_name.setdefault(group.name, []).append(group)
+    return by_name
+
+
+def by_setting(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records under each setting, whose numbers must not be averaged with those under another."""
+    return {words: [r for r in records if setting(r) == words] for words in sorted({setting(r) for r in records})}
+
+
+def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The Records of an experiment under each setting, by seed.
+
+    A figure that shows the runs of a table takes those that it asks for, and none until all that a preset asks for are
+    there: a part of them is what the table has run for itself.
+    """
+    experiment = EXPERIMENTS[name]
+    homes = {experiment.config(arm)["experiment"] for arm in experiment.arms(experiment.presets["laptop"])}
+    found = [record for record in records if record.config.get("experiment") in homes]
+    if homes != {name}:
+        asked = [[experiment.config(arm) for arm in experiment.arms(experiment.presets[p])] for p in PRESETS]
+        run = [record.config for record in found]
+        whole = [config for arms in asked if all(config in run for config in arms) for config in arms]
+        found = [r for r in found if r.config in whole and r.seed < experiment.seeds["laptop"]]
+    return by_setting(sorted(found, key=lambda record: record.seed))
+
+
+def setting(record: Record) -> str:
+    """Preset and changed fields, as the command has them: 'preset laptop, lam=3'.
+
+    A change that leaves a unit as the preset has it, since it only says which units to run, is none.
+    """
+    command = str(record.details.get("command", ""))
+    preset = re.search(r"--preset (\S+)", command)
+    changes = re.findall(r"--(?:set|grid) (.+?)(?= --|$)", command)
+    experiment = EXPERIMENTS.get(str(record.config.get("experiment")))
+    if changes and preset and experiment is not None and preset[1] in experiment.presets:
+        own = [experiment.config(arm) for arm in experiment.arms(experiment.presets[preset[1]])]
+        changes = [] if record.config in own else changes
+    return ", ".join(([f"preset {preset[1]}"] if preset else []) + changes)
+
+
+def subject(record: Record) -> str:
+    """What a bare run was made on, in a few words."""
+    if "experiment" in record.config:
+        return str(record.config["experiment"])
+    stream = record.config.get("stream")
+    if not isinstance(stream, dict):
+        return "Runs"
+    words = " ".join(str(stream[key]) for key in ("stream", "data") if stream.get(key))
+    return f"{words or 'Runs'}{f', {record.head}-head' if record.head else ''}"
+
+
+def _latest(records: Sequence[Record], experiment: Experiment[Any]) -> tuple[Record, ...]:
+    """One Record a configuration and seed: where several versions of the code made one, that of today's counts."""
+    versions: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        versions.setdefault((repr(record.config), record.seed), []).append(record)
+    # Reading the code takes longer than reading the Records, and is done where there is a choice.
+    choice = any(len(own) > 1 for own in versions.values())
+    code = code_version() if choice else ""
+    chosen = [sorted(own, key=lambda record: record.code == code)[-1] for own in versions.values()]
+    return tuple(sorted(chosen, key=lambda record: (record.seed, record.id)))
+
+
+def _is_record(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return MARK.match(stream.read(MARK_BYTES)) is not None

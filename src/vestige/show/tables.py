@@ -1,0 +1,213 @@
+"""A table, and how it is written: CSV for machines; Markdown, LaTeX and HTML for people.
+
+People get the same number of decimals throughout a table (or each row or column of it), enough for the largest number
+there; CSV gets every digit. Text is never read as markup: each format escapes its own, and control characters are spelt
+out. In CSV a text that a spreadsheet would run as a formula gets an apostrophe before it, the one place where a cell is
+changed.
+
+This file imports neither torch nor matplotlib, so that the shell can print a table at once.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal, Self, TypeAlias
+
+from vestige.core.errors import InputError
+
+MOST_DECIMALS = 12
+PROSE = 60  # letters from which a cell is prose, that no column may squeeze to a word a line
+Cell: TypeAlias = "str | float | int | None"
+
+
+class Link(str):
+    """Words that lead somewhere in HTML, and are words anywhere else."""
+
+    __slots__ = ("to",)
+    to: str
+
+    def __new__(cls, words: str, to: str) -> Self:
+        """`words`, leading to the address `to`."""
+        link = super().__new__(cls, words)
+        link.to = to
+        return link
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is shown: `rows` of ready cells; numbers (None included) stand right, words left.
+
+    `alike` says which numbers share their decimals: those of the whole "table", of each "row" where every row is
+    another quantity, or of each "column".
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+    alike: Literal["table", "row", "column"] = "table"
+
+    def __post_init__(self) -> None:
+        wide = len(self.columns)
+        for row in self.rows:
+            if len(row) != wide:
+                raise InputError(f"The 'rows' of Table must be {wide} cells wide. Got {len(row)} instead.")
+
+    def texts(self) -> list[list[str]]:
+        """The cells as people read them, with the same decimals where they are `alike`."""
+        if self.alike == "row":
+            return [_alike(row) for row in self.rows]
+        if self.alike == "column" and self.rows:
+            return [list(row) for row in zip(*map(_alike, zip(*self.rows, strict=True)), strict=True)]
+        places = decimals(v for row in self.rows for v in row if isinstance(v, float))
+        return [[cell(value, places) for value in row] for row in self.rows]
+
+    def words(self) -> list[bool]:
+        """For each column: does it hold words? Then it stands left."""
+        return [any(isinstance(row[i], str) for row in self.rows) for i in range(len(self.columns))]
+
+    def csv(self) -> str:
+        """Header and rows, every digit of every number, nothing for what is missing; title and note left out."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow([_no_formula(name) for name in self.columns])
+        writer.writerows([[_exact(value) for value in row] for row in self.rows])
+        return buffer.getvalue()
+
+    def markdown(self) -> str:
+        """A pipe table as GitHub reads it, title before and note after."""
+        lines = [
+            "| " + " | ".join(map(_markdown, self.columns)) + " |",
+            "| " + " | ".join("---" if word else "---:" for word in self.words()) + " |",
+            *("| " + " | ".join(map(_markdown, row)) + " |" for row in self.texts()),
+        ]
+        title = [f"**{_markdown(self.title)}**", ""] if self.title else []
+        note = ["", _markdown(self.note)] if self.note else []
+        return "\n".join([*title, *lines, *note]) + "\n"
+
+    def latex(self) -> str:
+        """A `table` with booktabs rules (`\\usepackage{booktabs}`); UTF-8, as LaTeX reads it since 2018."""
+        lines = [
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{_latex(self.title)}}}" if self.title else "",
+            rf"  \begin{{tabular}}{{{''.join('l' if word else 'r' for word in self.words())}}}",
+            r"    \toprule",
+            "    " + " & ".join(map(_latex, self.columns)) + r" \\",
+            r"    \midrule",
+            *("    " + " & ".join(map(_latex, row)) + r" \\" for row in self.texts()),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            rf"  \par\smallskip {_latex(self.note)}" if self.note else "",
+            r"\end{table}",
+        ]
+        return "\n".join(line for line in lines if line) + "\n"
+
+    def html(self, styles: Mapping[tuple[int, int], str] | None = None) -> str:
+        """A `<table>` with caption and column heads; `data-value` carries the exact number, for sorting.
+
+        `styles`: (row, column) -> what the `style` of that cell is to say.
+        """
+        words, numbers = self.words(), ' class="number"'
+        heads = "".join(
+            f'<th scope="col"{"" if word else numbers}>{_html(name)}</th>'
+            for name, word in zip(self.columns, words, strict=True)
+        )
+        body = []
+        for i, (row, texts) in enumerate(zip(self.rows, self.texts(), strict=True)):
+            cells = []
+            for j, (value, text) in enumerate(zip(row, texts, strict=True)):
+                tag = "th" if j == 0 and words[0] else "td"
+                scope = ' scope="row"' if tag == "th" else ""
+                exact = f' data-value="{_exact(value)}"' if _is_number(value) else ""
+                style = f' style="{escape(styles[i, j])}"' if styles and (i, j) in styles else ""
+                shown = (
+                    _html(text) if not isinstance(value, Link) else f'<a href="{escape(value.to)}">{_html(text)}</a>'
+                )
+                kind = numbers if not words[j] else ' class="prose"' if len(text) >= PROSE else ""
+                cells.append(f"<{tag}{scope}{kind}{exact}{style}>{shown}</{tag}>")
+            body.append(f"<tr>{''.join(cells)}</tr>")
+        caption = f"<caption>{_html(self.title)}</caption>" if self.title else ""
+        rows = "\n".join(body)
+        return f"<table>{caption}\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>\n"
+
+
+def printable(text: str) -> str:
+    """`text` with control characters and broken bytes spelt out, so that no file can drive what shows it."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def decimals(values: Iterable[float | None], significant: int = 4) -> int:
+    """How many decimals show `significant` digits of the largest of `values`: 4 for 0.98, 2 for 98.2."""
+    sizes = [abs(v) for v in values if v is not None and math.isfinite(v) and v != 0]
+    before_the_point = math.ceil(math.log10(max(sizes))) if sizes else 0
+    return min(max(significant - before_the_point, 0), MOST_DECIMALS)
+
+
+def cell(value: Cell, places: int = 4) -> str:
+    """One cell: a number with `places` decimals, a dash for what is not there."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if not isinstance(value, float):
+        return printable(str(value))
+    text = f"{value:.{places}f}"
+    return text.lstrip("-") if float(text) == 0 else text
+
+
+def _alike(values: Sequence[Cell]) -> list[str]:
+    places = decimals(v for v in values if isinstance(v, float))
+    return [cell(value, places) for value in values]
+
+
+def _is_number(value: Cell) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _exact(value: Cell) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float):
+        return repr(float(value))  # float(): numpy's own floats would say their type
+    return _no_formula(str(value)) if isinstance(value, str) else str(value)
+
+
+def _no_formula(text: str) -> str:
+    # The apostrophe is what spreadsheets themselves use for "this is text". A lone dash or a number runs nothing.
+    shown = printable(text)
+    return f"'{shown}" if re.match(r"[=+@-](?![\d.]*$)", shown) else shown
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split("\n"))
+
+
+def _markdown(text: str) -> str:
+    # Any ASCII punctuation may be escaped (CommonMark 2.4); these are the ones that could begin something.
+    return re.sub(r"([\\`*_{}\[\]<>|~#$&!])", r"\\\1", _one_line(text))
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+}
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(c, c) for c in _one_line(text))
+
+
+def _html(text: str) -> str:
+    # <bdi>: a name written from right to left turns only itself around.
+    return f"<bdi>{escape(printable(text))}</bdi>"

@@ -1,0 +1,14 @@
+"""Files that are written whole or not at all, checked when they are read, and free of pickle."""
+
+from vestige.store.objects import (
+    FORMAT,
+    canonical,
+    content_id,
+    load,
+    load_built,
+    load_into,
+    save,
+    write_bytes,
+)
+
+__all__ = ["FORMAT", "canonical", "content_id", "load", "load_built", "load_into", "save", "write_bytes"]

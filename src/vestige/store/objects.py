@@ -1,0 +1,229 @@
+"""Atomic, versioned, pickle-free save and load: a JSON file, and a safetensors file beside it when there are tensors.
+
+`save("x.json", "record", {...}, {...})` writes the tensors first, under a name that carries their hash, and the JSON
+last, by rename. A process killed at any moment leaves either the old pair or the new one; the worst it leaves behind
+is an orphan that the next save removes. One process writes a path at a time. Each field and each tensor has its own
+digest, so damage is named by file and key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as dump_tensors
+from torch import Tensor
+
+from vestige.core.errors import InputError, StoreError
+
+T = TypeVar("T")
+
+# Raised when the layout of the files changes; a file with a larger one is refused by name.
+FORMAT = 1
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of `value`: sorted keys, no spaces, no NaN. Equal values have equal texts."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def content_id(value: object) -> str:
+    """A short hash of what `value` says, for names of files and Records."""
+    return _digest(canonical(value).encode())[:16]
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Put `data` at `path` whole or not at all: temporary file, fsync, rename, fsync of the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # the rename itself must reach the disk
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def save(path: str | Path, kind: str, fields: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Path:
+    """Store `fields` (JSON) and `tensors` as one object of `kind` at `path`, which ends in .json."""
+    path = Path(path)
+    if path.suffix != ".json":
+        raise InputError(f"The 'path' of store.save must be a name that ends in .json. Got {path.name} instead.")
+    try:
+        canonical(dict(fields))  # refuses keys of mixed types, of which two could become one
+        # As it will be read back, in its order: keys that were numbers are words by now.
+        plain = json.loads(json.dumps(dict(fields), allow_nan=False, ensure_ascii=False))
+        digests = {key: _digest(canonical(value).encode()) for key, value in plain.items()}
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"The 'fields' of {kind} must be plain JSON without NaN. Got {error} instead.") from None
+    document: dict[str, Any] = {"format": f"vestige/{kind}", "version": FORMAT, "digests": digests}
+    document["tensors"] = tensor_path = None
+    if tensors:
+        flat = _flat(tensors, kind)
+        data = dump_tensors(flat)
+        tensor_path = path.with_name(f"{path.stem}.{_digest(data)[:16]}.safetensors")
+        document["tensors"] = {
+            "file": tensor_path.name,
+            "digests": {key: _tensor_digest(value) for key, value in flat.items()},
+        }
+        write_bytes(tensor_path, data)
+    document["tensors_digest"] = _digest(canonical(document["tensors"]).encode())
+    document["fields"] = plain
+    write_bytes(path, (json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode())
+    _sweep(path, tensor_path)
+    return path
+
+
+def _flat(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """Tensors as safetensors takes them: on the CPU, contiguous, no two in the same memory."""
+    flat: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for key, value in tensors.items():
+        if not isinstance(key, str) or key == "__metadata__" or value.layout != torch.strided:
+            raise InputError(f"The 'tensors' of {kind} must be dense, each under a name. Got {key!r} instead.")
+        tensor = value.detach().cpu().contiguous()
+        memory = tensor.untyped_storage().data_ptr()
+        flat[key] = tensor.clone() if memory in taken else tensor
+        taken.add(memory)
+    return flat
+
+
+def _sweep(path: Path, keep: Path | None) -> None:
+    """Remove what earlier saves of `path` left behind: tensors no longer named, parts of writes that were killed."""
+    tensors = rf"{re.escape(path.stem)}\.[0-9a-f]{{16}}\.safetensors"
+    orphans = re.compile(rf"{tensors}|\.({tensors}|{re.escape(path.name)})\.\w{{8}}\.part")
+    for entry in os.scandir(path.parent):
+        if orphans.fullmatch(entry.name) and (keep is None or entry.name != keep.name):
+            Path(entry.path).unlink(missing_ok=True)
+
+
+def _tensor_digest(value: Tensor) -> str:
+    head = f"{value.dtype}{tuple(value.shape)}".encode()
+    return _digest(head + value.reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else head)
+
+
+def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The fields and tensors stored at `path`; every digest is checked, and damage is named by file and key."""
+    path = Path(path)
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise StoreError(f"{path} does not exist.") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise StoreError(f"{path} is torn or not JSON; restore it from a copy or run again.") from None
+    if not isinstance(document, dict) or document.get("format") != f"vestige/{kind}":
+        found = document.get("format") if isinstance(document, dict) else None
+        raise StoreError(f"{path}: key 'format' must be 'vestige/{kind}'. Got {found!r} instead.")
+    version = document.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise StoreError(f"{path}: key 'version' must be a whole number. Got {version!r} instead.")
+    if version > FORMAT:
+        raise StoreError(
+            f"{path} was written in format {version} by a newer Vestige; this one reads up to {FORMAT}. "
+            "Upgrade Vestige."
+        )
+    fields, digests = _mapping(document, "fields", path), _mapping(document, "digests", path)
+    for key in sorted(fields.keys() | digests.keys()):
+        if key not in fields or key not in digests:
+            raise StoreError(f"{path}: key '{key}' is missing from the file; it was altered or torn.")
+        try:
+            text = canonical(fields[key])
+        except (ValueError, RecursionError):
+            raise StoreError(f"{path}: key '{key}' holds a NaN or is nested too deep; it was altered.") from None
+        if _digest(text.encode("utf-8", "surrogatepass")) != digests[key]:
+            raise StoreError(f"{path}: key '{key}' does not match its digest; it was altered or torn.")
+    tensors = _load_tensors(path, document)
+    if _digest(canonical(document["tensors"]).encode("utf-8", "surrogatepass")) != document.get("tensors_digest"):
+        raise StoreError(f"{path}: key 'tensors' does not match its digest; it was altered or torn.")
+    return fields, tensors
+
+
+def _mapping(document: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
+    value = document.get(key)
+    if not isinstance(value, dict):
+        raise StoreError(f"{path}: key '{key}' must be an object. Got {type(value).__name__} instead.")
+    return value
+
+
+def _load_tensors(path: Path, document: dict[str, Any]) -> dict[str, Tensor]:
+    if "tensors" not in document:
+        raise StoreError(f"{path}: key 'tensors' is missing from the file; it was altered or torn.")
+    if document["tensors"] is None:
+        return {}
+    entry = _mapping(document, "tensors", path)
+    name, digests = entry.get("file"), _mapping(entry, "digests", path)
+    if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+        raise StoreError(f"{path}: key 'tensors.file' must be a plain file name. Got {name!r} instead.")
+    tensor_path = path.with_name(name)
+    try:
+        tensors: dict[str, Tensor] = load_tensors(tensor_path.read_bytes())
+    except FileNotFoundError:
+        raise StoreError(f"{tensor_path}, named by {path.name}, does not exist.") from None
+    except OSError as error:
+        raise StoreError(f"{tensor_path} cannot be read: {error.strerror}.") from None
+    except (SafetensorError, ValueError, KeyError):
+        raise StoreError(f"{tensor_path} is torn or not safetensors; restore it or run again.") from None
+    for key in sorted(tensors.keys() | digests.keys()):
+        if key not in tensors or key not in digests:
+            raise StoreError(f"{tensor_path}: key '{key}' is missing; it was altered or torn.")
+        if _tensor_digest(tensors[key]) != digests[key]:
+            raise StoreError(f"{tensor_path}: key '{key}' does not match its digest; it was altered or torn.")
+    return tensors
+
+
+def load_into(skeleton: Mapping[str, Tensor], tensors: Mapping[str, Tensor], owner: str) -> dict[str, Tensor]:
+    """`tensors`, once names, shapes and types agree with `skeleton`; a mismatch names the key."""
+    for key in sorted(skeleton.keys() | tensors.keys()):
+        if key not in tensors:
+            raise StoreError(f"The stored {owner} lacks the key '{key}'.")
+        if key not in skeleton:
+            raise StoreError(f"The stored {owner} has a key '{key}' that this configuration does not know.")
+        have, want = tensors[key], skeleton[key]
+        if have.shape != want.shape or have.dtype != want.dtype:
+            raise StoreError(
+                f"The key '{key}' of the stored {owner} must be {want.dtype} {tuple(want.shape)}. "
+                f"Got {have.dtype} {tuple(have.shape)} instead."
+            )
+    return dict(tensors)
+
+
+def load_built(cls: type[T], path: str | Path, kind: str, build: Callable[[dict[str, Any]], Any]) -> T:
+    """What stands at `path`, of class `cls`: built from its configuration, then given its state and its report."""
+    fields, tensors = load(path, kind)
+    try:
+        loaded, report = build(dict(fields["config"])), fields["report"]
+    except (KeyError, TypeError, AttributeError, InputError) as error:
+        raise StoreError(f"{path} does not hold a {kind} that this version can read: {error}.") from None
+    if not isinstance(loaded, cls):
+        raise InputError(
+            f"The 'path' of {cls.__name__}.load must be a stored {cls.__name__}. Got a {type(loaded).__name__} instead."
+        )
+    built: Any = loaded
+    built.load_state_dict(tensors)
+    built.report_ = report
+    return loaded

@@ -1,0 +1,216 @@
+"""Two sample sets in, what there is to say about their difference out: `compare(p, q)`.
+
+Divergences come from held-out, calibrated log-ratios with the error of learnt ratios ("influence"); metrics from the
+features themselves; the p-value of "no difference" from a permutation test. What the samples cannot carry stays in the
+table as the sentence that refuses it. The conclusion is one plain sentence made of these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
+from vestige.core.errors import NotEstimable
+from vestige.core.numerics import log_mean_exp
+from vestige.ratios import Ratio
+from vestige.ratios.divergences import FAMILY, Estimate, estimates
+from vestige.ratios.permutation import permutation_test
+from vestige.ratios.standardise import Standardiser
+from vestige.ratios.weights import Diagnosis, diagnose, resample
+from vestige.vestiges.conclusion import conclude
+from vestige.vestiges.cross_fit import FIT_ROWS, HeldOut, held_out
+from vestige.vestiges.lines import METRICS, PAIR_ROWS, Line, metric_lines, some_rows
+
+# Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
+SCALE_GAP = 100.0
+# Standardised features are cut here: kernels of third degree have no variance under heavier tails.
+CLIP = 5.0
+# In-sample less held-out KL, from which bias is to be feared: this share of the held-out one, or so many nats.
+GAP_SHARE, GAP_NATS = 0.2, 0.1
+# Unbounded divergences and the sides whose mean ratio must be within this factor of one.
+RULED_BY: dict[str, tuple[str, ...]] = {
+    "kl": ("fake",),
+    "pearson_chi2": ("fake",),
+    "reverse_kl": ("real",),
+    "neyman_chi2": ("real",),
+    "jeffreys": ("fake", "real"),
+}
+MEAN_FACTOR = 2.0
+# A standard error above this is not small.
+NOISE_NATS = 0.1
+PERMUTATIONS = 500
+STEPS = ("ratio", "test", *METRICS)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is known about the difference between the data `p` and the model's rows `q`."""
+
+    n_p: int
+    n_q: int
+    d: int
+    divergences: dict[str, Estimate]
+    metrics: list[Line]
+    p_value: float
+    diagnosis: Diagnosis  # of the weights that would turn q into p
+    ratio: dict[str, Any]
+    conclusion: str
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain JSON."""
+        return {
+            **{name: getattr(self, name) for name in ("n_p", "n_q", "d", "p_value", "conclusion", "ratio")},
+            "divergences": {name: estimate.to_json() for name, estimate in self.divergences.items()},
+            "metrics": {line.name: {k: v for k, v in vars(line).items() if k != "name"} for line in self.metrics},
+            "diagnosis": self.diagnosis.to_json(),
+            "warnings": list(self.warnings),
+        }
+
+
+def compare(
+    p: ArrayLike,
+    q: ArrayLike,
+    *,
+    q_weights: ArrayLike | None = None,
+    estimator: str | Ratio = "auto",
+    standardise: bool = False,
+    level: float = 0.95,
+    rows: int = FIT_ROWS,
+    pair_rows: int = PAIR_ROWS,
+    seed: int = 0,
+    names: tuple[str, str] = ("real", "fake"),
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Comparison:
+    """Every divergence and metric of the model's rows `q` (weighted on request) against the data `p`.
+
+    `standardise` scales the features of the metrics by the mean and deviation of `p`; ratios do so by themselves. A
+    ratio is fitted on at most `rows` rows a side; metrics that cost pairs of rows see at most `pair_rows`.
+    """
+    x, y = checks.pair(p, q, "compare", dtype=None)
+    weights = checks.weights(q_weights, len(y), "q_weights", "compare")
+    level = checks.number(level, "level", "compare", low=0, high=1, open_low=True, open_high=True)
+    x, y, warnings = _without_constants(x, y)
+    on_step("ratio")
+    found = held_out(x, y, q_weights=weights, estimator=estimator, rows=rows, seed=seed)
+    divergences = _divergences(found, weights, level)
+    figures = {key: found.report["held_out"][key] for key in ("accuracy", "log_loss", "ece")}
+    log_weights = found.log_ratio_q if weights is None else found.log_ratio_q + (weights * len(y)).log()
+    diagnosis = diagnose(log_weights, **figures)
+    on_step("test")
+    p_value = _p_value(x, y, weights, rows, seed)
+    if standardise:
+        x, y, clipped = _standardised(x, y)
+        warnings += clipped
+    else:
+        warnings += _scale_warning(x)
+    lines = metric_lines(x, y, q_weights=weights, level=level, pair_rows=pair_rows, seed=seed, on_step=on_step)
+    warnings += found.warnings + _gap_warning(found, divergences["kl"]) + diagnosis.warnings
+    sentence = conclude(p_value, divergences["js"], diagnosis, *names, blind=found.blind)
+    return Comparison(
+        len(x), len(y), x.shape[1], divergences, lines, p_value, diagnosis, found.report, sentence, warnings
+    )
+
+
+def _without_constants(
+    p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"]
+) -> tuple[Float[Tensor, "n_p k"], Float[Tensor, "n_q k"], tuple[str, ...]]:
+    """Features that are one number on both sides tell nothing, and are left out."""
+    moving = ((p != p[0]).any(0)) | ((q != p[0]).any(0))
+    if bool(moving.all()):
+        return p, q, ()
+    if not bool(moving.any()):
+        raise NotEstimable("Every feature is one and the same number in both sets: there is nothing to compare.")
+    note = f"{int((~moving).sum())} of {len(moving)} features are constant in both sets and were left out."
+    return p[:, moving], q[:, moving], (note,)
+
+
+def _standardised(
+    p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"]
+) -> tuple[Float[Tensor, "n_p d"], Float[Tensor, "n_q d"], tuple[str, ...]]:
+    """Both sets in deviations of `p` from its mean, bounded by CLIP; says how many rows the bound touched."""
+    p, q = p.to(torch.float64), q.to(torch.float64)
+    scale = Standardiser.of(p, clip=CLIP)
+    p, q = scale(p), scale(q)
+    touched = [float((x.abs() >= CLIP).any(1).double().mean()) for x in (p, q)]
+    if not any(touched):
+        return p, q, ()
+    told = f"{touched[0]:.2%} of the real and {touched[1]:.2%} of the fake rows"
+    return p, q, (f"Metrics: features were cut at {CLIP:g} deviations from the real mean, which touched {told}.",)
+
+
+def _scale_warning(p: Float[Tensor, "n d"]) -> tuple[str, ...]:
+    spread = p.to(torch.float64).std(0)
+    spread = spread[spread > 0]
+    if len(spread) < 2 or float(spread.max() / spread.min()) < SCALE_GAP:
+        return ()
+    times = float(spread.max() / spread.min())
+    return (
+        f"Features differ in spread by a factor of {times:.3g}: the widest rule FID, KID and MMD unless standardised.",
+    )
+
+
+def _divergences(found: HeldOut, weights: Float[Tensor, " n_q"] | None, level: float) -> dict[str, Estimate]:
+    """The whole family from held-out log-ratios; what they cannot carry is refused."""
+    options: dict[str, Any] = {"q_weights": weights, "error": "influence", "level": level}
+    every = estimates(FAMILY, found.log_ratio_q, found.log_ratio_p, **options)
+    means = {
+        "fake": float(log_mean_exp(found.log_ratio_q, weights).exp()),  # E_q[r]
+        "real": float(log_mean_exp(-found.log_ratio_p).exp()),  # E_p[1/r]
+    }
+    return {name: _checked(estimate, means, found.blind) for name, estimate in every.items()}
+
+
+def _checked(estimate: Estimate, means: dict[str, float], blind: str | None) -> Estimate:
+    """Refuse a value that is smaller than its own error, where that is not small, and one that rests on extrapolation.
+
+    An unbounded divergence is ruled by the log-ratio where one side has hardly any rows, which a fit cannot see. The
+    mean of r over the other side, which should be one, tells.
+    """
+    told = ""
+    if estimate.std_error > NOISE_NATS and estimate.std_error > abs(estimate.value):
+        told = f"its standard error of {estimate.std_error:.2g} is larger than its value"
+    for side in RULED_BY.get(estimate.name, ()):
+        if not 1 / MEAN_FACTOR <= means[side] <= MEAN_FACTOR:
+            missed, ratio = ("real", "r") if side == "fake" else ("fake", "1/r")
+            told = f"{side} rows are too rare where {missed} rows are (the mean of {ratio} over them is "
+            told += f"{means[side]:.2g} and should be 1)"
+    told = blind or told
+    if estimate.refusal or not told:
+        return estimate
+    sentence = f"The {estimate.name} cannot be estimated from these samples: {told}."
+    nan = math.nan
+    return dataclasses.replace(estimate, value=nan, std_error=nan, low=nan, high=nan, refusal=sentence)
+
+
+def _gap_warning(found: HeldOut, kl: Estimate) -> tuple[str, ...]:
+    gap = float(found.report["gap"])
+    if gap < max(GAP_NATS, GAP_SHARE * (kl.value if kl.refusal is None else 0.0)):
+        return ()
+    return (
+        f"The ratio looks {gap:.2g} nats better on rows it was fitted on than on others: the divergences are likely "
+        "too small, and their intervals do not know it.",
+    )
+
+
+def _p_value(p: Tensor, q: Tensor, weights: Tensor | None, rows: int, seed: int) -> float:
+    """Of a permutation test on at most `rows` rows a side.
+
+    Weighted rows are first drawn by weight, half as many as they are worth, so that few are drawn twice. Measured over
+    300 pairs of one law, 800 rows a side, at the level of 5 %: 4 % are rejected; with mild exact weights 4 %; with
+    exact weights that are worth a handful of rows 9 %, which is too many.
+    """
+    if weights is not None:
+        worth = float(1 / weights.square().sum())
+        q = q[resample(max(2, int(worth / 2)), weights.log(), seed)]
+    sides = [x[some_rows(len(x), rows, seed, side)] for x, side in ((p, "p"), (q, "q"))]
+    return permutation_test(*sides, n=PERMUTATIONS, seed=seed).p_value

@@ -1,0 +1,82 @@
+"""Weights that turn samples of a model into samples of the data (LFIW section 2), ready to be written.
+
+Held-out, calibrated log-ratios of the model's rows; on request tempered to an effective sample size; self-normalised
+to mean one (Eq. 6). The diagnosis before tempering says what the ratio is worth, the one after it what the weights are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.core import checks
+from vestige.core.checks import ArrayLike
+from vestige.ratios import Ratio
+from vestige.ratios.weights import Diagnosis, diagnose, self_normalise, temper
+from vestige.vestiges.cross_fit import FIT_ROWS, held_out
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Weights of mean one for the rows of `q`, their intervals if there was a bootstrap, and what they are worth."""
+
+    weights: Float[Tensor, " n_q"]
+    interval: Float[Tensor, "n_q 2"] | None
+    diagnosis: Diagnosis  # of the raw weights
+    final: Diagnosis  # of the weights as they are
+    alpha: float  # the exponent of the tempering; 1 without
+    report: dict[str, Any]
+    warnings: tuple[str, ...]
+    blind: str | None = None  # why the ratio behind the weights missed what there is to see
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether the weights are fit to compute with."""
+        return self.final.verdict != "unreliable" and not self.blind
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the weights themselves, as plain JSON."""
+        return {
+            "rows": len(self.weights),
+            "raw": self.diagnosis.to_json(),
+            "final": self.final.to_json(),
+            "alpha": self.alpha,
+            "ratio": self.report,
+            "warnings": list(self.warnings),
+            "blind": self.blind,
+        }
+
+
+def weigh(
+    p: ArrayLike,
+    q: ArrayLike,
+    *,
+    estimator: str | Ratio = "auto",
+    min_ess: float | None = None,
+    bootstrap: int = 0,
+    rows: int = FIT_ROWS,
+    seed: int = 0,
+) -> Weighing:
+    """Weights for the rows of `q` (the model) so that they stand for `p` (the data).
+
+    `min_ess` tempers to that share of the rows; `bootstrap` fits give an interval for each weight; at most `rows` rows
+    of each side are fitted on.
+    """
+    x, y = checks.pair(p, q, "weigh", dtype=None)
+    bootstrap = checks.whole(bootstrap, "bootstrap", "weigh", low=0)
+    found = held_out(x, y, estimator=estimator, rows=rows, bootstrap=bootstrap, seed=seed)
+    figures = {key: found.report["held_out"][key] for key in ("accuracy", "log_loss", "ece")}
+    raw = found.log_ratio_q
+    tempered, alpha, _ = (raw, 1.0, None) if min_ess is None else temper(raw, min_ess)
+    log_weights = self_normalise(tempered)
+    interval = None
+    if found.interval_q is not None:
+        shift = log_weights - alpha * raw  # of the self-normalisation: the same for every row
+        interval = (alpha * found.interval_q + shift[:, None]).exp()
+    final = diagnose(log_weights, **figures)
+    return Weighing(
+        log_weights.exp(), interval, diagnose(raw, **figures), final, alpha, found.report, found.warnings, found.blind
+    )

@@ -1,0 +1,158 @@
+"""Beyond the papers: published evaluations, described as streams, audited.
+
+`beyond_papers` holds what the papers at hand say about evaluations of their own and of others, each fact with its
+place. From the description alone follow head, labels, kept data and length. Resemblance is not declared but measured:
+where the description fits a stream that can be made here, plain training goes through it and the audit looks. What
+nobody wrote down is not measured, which is the commonest verdict; that is a finding about papers, not about methods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, Facts, audit, audit_of
+from vestige.continual.record import Record
+from vestige.runner.experiment import Experiment, Line, Tell, Verdict, line
+from vestige_papers.beyond.papers import PUBLISHED
+from vestige_papers.robust import audit as robust_audit
+from vestige_papers.robust.audit import PLAIN, SPLIT, holds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FASHION = "split fashion"
+
+
+@dataclass(frozen=True)
+class Config:
+    """`evaluation` is set by the arms; the rest is how the streams are made that resemblance is measured on."""
+
+    evaluation: str = ""
+    data: str = "mnist"
+    fashion: str = "fashion_mnist"
+    per_class: int = 500
+    permuted: int = 10
+    hidden: tuple[int, ...] = (100,)
+    epochs: int = 3
+
+
+class BeyondAudit(Experiment[Config]):
+    """Evaluations of other papers, described as streams: which desiderata hold, and which nobody wrote down."""
+
+    name = "beyond-audit"
+    item = "published evaluations, audited"
+    rule = (
+        "Reproduced if every desideratum that the papers say an evaluation sets aside is flagged, none that they say "
+        "it respects is, and every evaluation that is known to respect all five is one in which print has the methods "
+        "that keep no data do badly (Farquhar and Gal section 5: no prior-focused approach has been shown to perform "
+        "well in such an evaluation); partly if the first holds and at most one of the others does not; not otherwise."
+    )
+    presets: ClassVar[Mapping[str, Config]] = {
+        "smoke": Config(data="digits", fashion="digits", per_class=20, permuted=3, hidden=(16,), epochs=1),
+        "laptop": Config(),
+        "paper": Config(per_class=5000, hidden=(256, 256), epochs=10),
+    }
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 3}
+    cut: ClassVar[Mapping[str, str]] = {
+        "smoke": "MNIST (digits instead, on which no network here sees shape), most rows, epochs and units",
+        "laptop": "training rows beyond 500 a class, one layer of 100 units for 256-256, seeds beyond 1",
+    }
+
+    def arms(self, config: Config) -> Sequence[Config]:
+        """An evaluation each."""
+        return [dataclasses.replace(config, evaluation=name) for name in PUBLISHED]
+
+    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+        """Read the description; measure resemblance where it can be."""
+        described = PUBLISHED[config.evaluation]
+        numbers: Mapping[str, float] | None = None
+        if described.stream:
+            tell(0.0, f"{config.evaluation}, resemblance")
+            made = robust_audit.Config(
+                stream=SPLIT if described.stream == FASHION else described.stream,
+                method=PLAIN,
+                data=config.fashion if described.stream == FASHION else config.data,
+                per_class=config.per_class,
+                permuted=config.permuted,
+                hidden=config.hidden,
+                epochs=config.epochs,
+            )
+            numbers = measured(made, seed)
+        values = {name: value for name, (value, _) in described.facts.items()}
+        where = {name: place for name, (_, place) in described.facts.items()}
+        found = audit_of(Facts(config.evaluation, resemblance=numbers, where=where, **values))
+        return self.record(config, seed, audit=found.to_json())
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """In how many evaluations each question fails and holds; then the five of each, where one is known or said."""
+        audits = by_evaluation(records)
+        out = []
+        for q in QUESTIONS:
+            verdicts = [found[0][q].verdict for found in audits.values()]
+            out += [line("all", f"{q} {v}", [float(verdicts.count(v))]) for v in ("holds", "fails")]
+        for name, found in audits.items():
+            said = PUBLISHED[name].said
+            for q in DESIDERATA:
+                paper = float(said[q]) if q in said else None
+                if paper is not None or any(a[q].verdict != "not measured" for a in found):
+                    out.append(line(name, q, [holds(a, q) for a in found], paper=paper))
+        return out
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The rule, on the first seed of each evaluation."""
+        audits = {name: found[0] for name, found in by_evaluation(records).items()}
+        absent = [name for name in PUBLISHED if name not in audits]
+        if absent:
+            return Verdict("not judged", f"there is no Record of {'; '.join(absent)}.")
+        missed, extra, expected = [], [], 0
+        for name, found in audits.items():
+            for q, respected in PUBLISHED[name].said.items():
+                expected += not respected
+                if not respected and found[q].verdict != "fails":
+                    missed.append(f"{name}: {q}")
+                elif respected and found[q].verdict == "fails":
+                    extra.append(f"{name}: {q}")
+        whole = [name for name, found in audits.items() if not found.failed and not found.unknown]
+        well = [name for name in whole if not PUBLISHED[name].fails]
+        failing = sum(bool(found.failed) for found in audits.values())
+        parts = {"Not flagged": missed, "Flagged against the papers": extra, "Of these, done well in print": well}
+        why = (
+            f"Of {len(audits)} evaluations {failing} set at least one of the five aside and {len(whole)} are known to "
+            f"respect all five ({'; '.join(whole) or 'none'}). Of {expected} that the papers expect to fail, "
+            f"{expected - len(missed)} do."
+        )
+        why += "".join(f" {words}: {'; '.join(places)}." for words, places in parts.items() if places)
+        if missed or (extra and well):
+            return Verdict("not", why)
+        return Verdict("partly" if extra or well else "reproduced", why)
+
+    def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
+        """Evaluations by questions; what was not measured is blank."""
+        from vestige.show import matrix
+
+        audits = by_evaluation(records)
+        cells = [[holds(found[0], q) for q in QUESTIONS] for found in audits.values()]
+        title = "What holds (1) and fails (0) in published evaluations"
+        drawn = matrix(cells, rows=list(audits), columns=list(QUESTIONS), title=title, limits=(0.0, 1.0))
+        return {"evaluations": drawn}
+
+
+@functools.cache
+def measured(config: robust_audit.Config, seed: int) -> Mapping[str, float]:
+    """Resemblance on a stream. Many evaluations share one: what a unit gives does not depend on who asked first."""
+    stream = robust_audit.stream_of(config, seed)
+    learner = robust_audit.learner_of(config, stream, seed)
+    return audit(stream, learner, seed=seed, epochs=config.epochs)["resemblance"].numbers
+
+
+def by_evaluation(records: Sequence[Record]) -> dict[str, list[Audit]]:
+    """Audits of each evaluation, by seed."""
+    found: dict[str, list[Audit]] = {}
+    for record in sorted(records, key=lambda r: r.seed):
+        if record.audit is not None:
+            found.setdefault(record.config["evaluation"], []).append(Audit.from_json(record.audit))
+    return found

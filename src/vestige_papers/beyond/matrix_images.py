@@ -1,0 +1,89 @@
+"""Beyond the papers: do FID and KID, which hold data, and a chain's divergences, which hold none, agree on images?
+
+CDRE section 4.2 leaves it to the eye. Here it is Kendall's tau, for each generator over steps and classes, and over
+generators by their ends; forgetting stands beside it by both views. The Records are those of CDRE Fig. 3 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, median
+from typing import ClassVar
+
+import torch
+
+from vestige.continual.generation import agreement, forgetting, rank_correlation
+from vestige.continual.record import Record
+from vestige.runner.experiment import Line, Verdict, line
+from vestige_papers.cdre.generator_runs import PAPER_SIZE, ROWS, SMOKE, Config, GeneratorRuns, by_row, last, word
+from vestige_papers.rwalk.runs import judged
+
+ALIKE, RANKED = 0.3, 0.5  # Kendall's tau that counts as agreement, over cells and over generators
+
+
+class BeyondMatrixImages(GeneratorRuns):
+    """Beyond the papers: does a chain without data rank image generators as held-out data does?"""
+
+    name, item = "beyond-matrix-images", "Agreement of the two views on images"
+    rule = (
+        f"Two claims on each data set: Kendall's tau between FID and Jensen-Shannon divergence over steps and classes "
+        f"is at least {ALIKE:g} in the median over generators; the same over generators, of their means after the last "
+        f"class, is at least {RANKED:g}. All: reproduced; at least half: partly; else not."
+    )
+    presets: ClassVar[Mapping[str, Config]] = {
+        "smoke": replace(SMOKE, tasks=3),
+        "laptop": Config(data=""),
+        "paper": replace(PAPER_SIZE, data=""),
+    }
+    sets: ClassVar[tuple[str, ...]] = ("fashion_mnist", "mnist")
+
+    def arms(self, config: Config) -> Sequence[Config]:
+        """Both data sets where none is named."""
+        named = [config] if config.data else [replace(config, data=name) for name in self.sets]
+        return [arm for own in named for arm in super(BeyondMatrixImages, self).arms(own)]
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """Tau of every generator over steps and classes, and of all generators over their ends, seed by seed."""
+        out = []
+        for name in dict.fromkeys(r.config["data"] for r in records):
+            for row, runs in by_row(records, name).items():
+                for a, b in (("fid", "js"), ("fid", "kl"), ("kid", "js"), ("labels", "js")):
+                    values = [agreement(r, a, b) for r in runs]
+                    out += [line(f"{name}, {row}", f"tau of {word(a)} and {word(b)}, steps and classes", values)]
+                for view in ("fid", "js"):
+                    out += [line(f"{name}, {row}", f"F, {word(view)}", [forgetting(r, view) for r in runs])]
+            for a in ("fid", "labels"):
+                out += [line(name, f"tau of {word(a)} and js, generators", over_generators(records, name, a))]
+        return out
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The claims of `rule`."""
+        claims = {}
+        for name in dict.fromkeys(r.config["data"] for r in records):
+            found = by_row(records, name)
+            if set(found) != set(ROWS):
+                return Verdict("not judged", f"On {name} only {', '.join(found)} has been run.")
+            cells = [_mean([agreement(r, "fid", "js") for r in runs]) for runs in found.values()]
+            middle = median([tau for tau in cells if not math.isnan(tau)] or [math.nan])
+            order = _mean(over_generators(records, name, "fid"))
+            claims[f"{name}: over steps and classes tau is at least {ALIKE:g} (it is {middle:.2f})"] = middle >= ALIKE
+            claims[f"{name}: over generators tau is at least {RANKED:g} (it is {order:.2f})"] = order >= RANKED
+        return judged(claims)
+
+
+def _mean(taus: Sequence[float]) -> float:
+    """Of those seeds that have one."""
+    known = [tau for tau in taus if not math.isnan(tau)]
+    return fmean(known) if known else math.nan
+
+
+def over_generators(records: Sequence[Record], name: str, view: str) -> list[float]:
+    """For each seed, Kendall's tau over generators between `view` and js, means over classes after the last."""
+    out = []
+    for seed in sorted({r.seed for r in records}):
+        runs = [r for found in by_row(records, name).values() for r in found if r.seed == seed]
+        ends = [torch.tensor([last(r, which) for r in runs], dtype=torch.float64) for which in (view, "js")]
+        out.append((-1 if view == "labels" else 1) * rank_correlation(*ends))
+    return out

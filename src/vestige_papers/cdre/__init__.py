@@ -1,0 +1,1 @@
+"""Tables and figures of "Continual density ratio estimation" (CDRE)."""

@@ -1,0 +1,73 @@
+"""LFIW App. C.1: are the classifiers between real and generated calibrated? Held-out rows, 10 bins.
+
+The paper prints no numbers: "in all our cases the binary classifiers were highly calibrated by default and did not
+require any further recalibration". Here: the expected calibration error before and after Platt's two numbers. A
+classifier that is nearly always right says 0 or 1 and is calibrated for free, which helps no weight; so the share of
+rows to which it gives a chance between 0.1 and 0.9 stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from vestige.continual.record import Record
+from vestige.runner.experiment import Line, Verdict, line
+from vestige_papers.lfiw.goodness import Goodness, by_case, judged_cases, label, mean_of
+from vestige_papers.lfiw.measures import BINS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CALIBRATED = 0.05  # an ECE up to this counts as "highly calibrated"
+
+
+class LFIWCalibration(Goodness):
+    """Reliability of the classifiers behind the weights."""
+
+    name, item = "lfiw-calibration", "LFIW App. C.1"
+    rule = (
+        f"For every stand-in but the under-trained one: reproduced if the calibration error (10 bins, held-out rows, "
+        f"mean over seeds) is at most {CALIBRATED:g} as trained; partly if it is after Platt; not otherwise."
+    )
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """Calibration errors, and what else there is to know of the classifier."""
+        out = []
+        for case, runs in by_case(records).items():
+            for name, words in (("raw", "as trained"), ("platt", "after Platt")):
+                out.append(line(label(case), f"ECE, {words}", [float(r.values[f"{name}.ece"]) for r in runs]))
+                losses = [r.details[name]["log_loss"] for r in runs]
+                out.append(line(label(case), f"held-out log-loss, {words}", losses))
+            out.append(line(label(case), "accuracy", [r.details["platt"]["accuracy"] for r in runs]))
+            middle = [float(r.values["raw.mass"][1:-1].sum()) for r in runs]
+            out.append(line(label(case), "share of rows between 0.1 and 0.9", middle))
+        return out
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The rule."""
+        cases = judged_cases(records)
+        if not cases:
+            return Verdict("not judged", "No stand-in that the rule reads was run.")
+        worst = {name: max(mean_of(runs, f"{name}.ece") for runs in cases.values()) for name in ("raw", "platt")}
+        word = "reproduced" if worst["raw"] <= CALIBRATED else "partly" if worst["platt"] <= CALIBRATED else "not"
+        why = f"The largest calibration error is {worst['raw']:.3f} as trained and {worst['platt']:.3f} after Platt."
+        return Verdict(word, why)  # type: ignore[arg-type]
+
+    def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
+        """How often a row is real, by the chance that the classifier stated."""
+        from vestige.show import curves
+
+        at = (torch.arange(BINS, dtype=torch.float64) + 0.5) / BINS
+        series = {}
+        for case, runs in by_case(records).items():
+            mass = torch.stack([r.values["raw.mass"] for r in runs])
+            found = torch.stack([r.values["raw.found"] for r in runs])
+            series[label(case)] = (mass * found).sum(0) / mass.sum(0)  # NaN where a bin is empty
+        title = f"{self.item}: reliability as trained"
+        picture = curves(
+            series, at, title=title, x_label="stated", y_label="share of real rows", reference={"calibrated": at}
+        )
+        return {self.name: picture}

@@ -1,0 +1,134 @@
+"""From one weighed model: the scores of LFIW Table 1, the estimates of Tables 4 and 5, the reliability of App. C.1.
+
+    Table 1       IS, FID and KID against test rows, with equal weights ("Default"), with self-normalised ones ("LFIW",
+                  Eq. 6), and tempered to an effective sample size of a tenth; the reference score is that of real rows
+    Tables 4, 5   estimates of the feature means of the test rows by every form of section 2.3, T = n and T = n/2;
+                  squared bias, variance and their sum as in Eq. 16, with the plain variance over the draws
+    App. C.1      reliability of the classifier in 10 bins, on test rows and the first draw, before and after Platt
+
+Deviations. KID is the unbiased cubic MMD, where the paper has a Gaussian kernel. T = n/2 takes the first half of each
+draw. Tempering and, where they are known, true weights are not in the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from vestige import metrics
+from vestige.core.errors import NotEstimable
+from vestige.ratios import weights
+from vestige.ratios.calibration import expected_calibration_error, held_out_figures, reliability
+from vestige_papers.cdre.static import scalar
+from vestige_papers.lfiw.stand_ins import Case, Drawn
+
+ALPHAS, BETAS = (0.0, 0.25, 0.5, 0.75, 1.0), (0.001, 0.01, 0.1, 1.0)
+SELF_NORM, NONE, TEMPERED, TRUE = "Self-norm", "Flattening (alpha = 0)", "Tempered", "True weights"
+# Rows of Tables 4 and 5, in their order: log weights -> log weights whose plain mean with f estimates E_p[f].
+ESTIMATORS: dict[str, Callable[[Tensor], Tensor]] = {SELF_NORM: weights.self_normalise}
+ESTIMATORS |= {f"Flattening (alpha = {a:g})": partial(weights.flatten, alpha=a) for a in ALPHAS}
+ESTIMATORS |= {f"Clipping (beta = {b:g})": partial(weights.clip, beta=b) for b in BETAS}
+# Rows of Table 1.
+DEFAULT, LFIW, REFERENCE = "Default", "LFIW", "Reference"
+SCORES = ("is", "fid", "kid")
+BINS = 10
+ONE_ROW = 1e-9
+
+
+def bias_variance(truth: Float[Tensor, " d"], estimates: Float[Tensor, "draws d"]) -> Float64[Tensor, "3 2"]:
+    """|bias|, variance and MSE (Eq. 16), each averaged over the statistics, and its standard error over them."""
+    bias = estimates.mean(0) - truth
+    variance = estimates.var(0, correction=0)
+    each = torch.stack([bias.abs(), variance, bias.square() + variance])
+    error = each.std(1) / math.sqrt(each.shape[1]) if each.shape[1] > 1 else torch.full((3,), math.nan)
+    return torch.stack([each.mean(1), error], 1).double()
+
+
+def scores(test: Float[Tensor, "n d"], drawn: Drawn, log_weights: Tensor | None) -> dict[str, float]:
+    """IS, FID and KID; NaN where they cannot be had, as of weights that are worth one row."""
+    found = dict.fromkeys(SCORES, math.nan)
+    if log_weights is not None and weights.ess(log_weights) < 1 + ONE_ROW:
+        return found
+    w = None if log_weights is None else weights.self_normalise(log_weights).exp()
+    try:
+        found["fid"] = metrics.fid(test, drawn.x, q_weights=w).value
+        found["kid"] = metrics.kid(test, drawn.x, q_weights=w).value
+        if drawn.logits is not None:
+            found["is"] = metrics.inception_score(drawn.logits, kind="logits", weights=w).value
+    except NotEstimable:  # a covariance of weights that are hardly worth more
+        pass
+    return found
+
+
+def measure(
+    case: Case,
+    log_ratio: Callable[[Tensor], Tensor],
+    platt: Mapping[str, float],
+    told: Callable[[float], None],
+    *,
+    draws: int,
+    min_ess: float,
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Everything that the tables read, from `draws` draws."""
+    forms = ESTIMATORS | {TEMPERED: lambda w: weights.self_normalise(weights.temper(w, min_ess).log_weights)}
+    estimates: dict[str, list[Tensor]] = {}
+    found: dict[str, list[float]] = {}
+    values: dict[str, Tensor] = {}
+    details: dict[str, Any] = {}
+    for i in range(draws):
+        drawn = case.draw(i)
+        log_w, truth = log_ratio(drawn.x), drawn.true_log_weights
+        if i == 0:
+            values, details = _calibration(log_ratio(case.test), log_w, platt)
+        tempered = weights.temper(log_w, min_ess)
+        rows: dict[str, Tensor | None] = {DEFAULT: None, LFIW: log_w, TEMPERED: tempered.log_weights}
+        rows |= {} if truth is None else {TRUE: truth}
+        for row, row_weights in rows.items():
+            for score, value in scores(case.test, drawn, row_weights).items():
+                found.setdefault(f"{row}.{score}", []).append(value)
+        weighed = {name: (form, log_w) for name, form in forms.items()}
+        weighed |= {} if truth is None else {TRUE: (weights.self_normalise, truth)}
+        for name, (form, chosen) in weighed.items():
+            for part, t in (("full", len(log_w)), ("half", len(log_w) // 2)):
+                estimates.setdefault(f"{part}.{name}", []).append(form(chosen[:t]).exp() @ drawn.x[:t] / t)
+        told_of = weights.diagnose(log_w)
+        facts = {"ess": told_of.ess_fraction, "mean_weight": told_of.mean_weight, "alpha": tempered.alpha}
+        facts["pareto_k"] = math.nan if told_of.pareto_k is None else told_of.pareto_k
+        if truth is not None:
+            gap = weights.self_normalise(log_w) - weights.self_normalise(truth)
+            facts |= {
+                "log_weight_error": float(gap.square().mean().sqrt()),
+                "true_ess": weights.ess(truth) / len(truth),
+            }
+        for name, value in facts.items():
+            found.setdefault(name, []).append(value)
+        told((i + 1) / draws)
+    values |= {name: torch.tensor(each, dtype=torch.float64) for name, each in found.items()}
+    values |= {f"{REFERENCE}.{k}": scalar(v) for k, v in scores(case.test, case.other, None).items()}
+    mean = case.test.mean(0)
+    values |= {f"{name}.bias": bias_variance(mean, torch.stack(each)) for name, each in estimates.items()}
+    return values, details | {"t": len(drawn.x), "width": drawn.x.shape[1]}
+
+
+def _calibration(log_p: Tensor, log_q: Tensor, platt: Mapping[str, float]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Reliability before and after Platt, on rows that neither has seen."""
+    values: dict[str, Tensor] = {}
+    details: dict[str, Any] = {}
+    w_p, w_q = torch.ones_like(log_p), torch.ones_like(log_q)
+    undo = platt["slope"] > 0  # a slope of 0 has forgotten what it was applied to
+    for name in ("raw", "platt"):
+        p, q = (
+            (side - platt["offset"]) / platt["slope"] if name == "raw" and undo else side for side in (log_p, log_q)
+        )
+        table = reliability(p, q, w_p, w_q, bins=BINS)
+        values |= {f"{name}.mass": table.mass, f"{name}.stated": table.stated, f"{name}.found": table.found}
+        values[f"{name}.ece"] = scalar(expected_calibration_error(table))
+        figures = held_out_figures(p, q, w_p, w_q)
+        details[name] = {key: figures[key] for key in ("accuracy", "log_loss")}
+    return values, details

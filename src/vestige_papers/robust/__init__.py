@@ -1,0 +1,1 @@
+"""Tables and figures of Farquhar and Gal, "Towards robust evaluations of continual learning"."""

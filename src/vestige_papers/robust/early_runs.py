@@ -1,0 +1,189 @@
+"""What Farquhar and Gal's Fig. 2, 3 and 4 share: task A learnt once, then many short runs on task B from there (B.1).
+
+Split: A is the first half of the classes, B the second. Permuted: A is the data, B the same with its pixels in another
+order, a new one each run. VCL (100-100, Adam at 1e-3, B.2) learns A in `epochs` of batches of 256; then, from that
+same posterior each time, `runs` times `batches` batches of 16 rows of B, watched (`vestige.continual.audit.early`).
+
+Deviations and what the paper leaves open:
+- Log-variances start at -6 (`log_var`), as in the code of VCL's authors; the paper says a variance of 1e-6, which is
+  `--set log_var=-13.8`. The maximum-likelihood fit that means start from is `fit_steps` batches.
+- "The model always makes a prediction over the classes [0:9]" (3.2.2): all outputs train from the start (`train_logits`
+  "all"). `--set head=multi --set train_logits=current` gives each task a head of its own.
+- Print has one network for task A, as far as it says. A seed is a network here: `--seeds` asks for more of them.
+- Posterior samples a batch are not printed: 10, as VCL's authors; `samples_a` while A is learnt.
+- N of the KL is the number of rows of task B, not of the few that are seen of it.
+- A permutation of the run's own is applied on top of the stream's: together they are a fresh one.
+- `pixels` multiplies the inputs, which are in [0, 1]: 255 is the data as it lies in its files.
+- A maximum-likelihood network is `--set epochs=0` with many `fit_steps`: means at that fit, variances as they start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from vestige import data
+from vestige.continual.audit.early import KINDS, Early, prediction_entropies, watch
+from vestige.continual.learners import VCL, Outputs, Spec
+from vestige.continual.learners.vcl import VCLConfig
+from vestige.continual.record import Record
+from vestige.core import checks, rng
+from vestige.data.split import Permute
+from vestige.data.task import Task
+from vestige.runner.experiment import Tell
+from vestige.runner.trained import Trained
+
+TASKS = ("split", "permuted")
+TEST_ROWS = 2000  # of a task, that the network is asked about when A is learnt
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How A is learnt and B is watched; an arm fills in `tasks`. `per_class` caps the training rows of a class."""
+
+    tasks: str = ""
+    data: str = "mnist"
+    per_class: int | None = None
+    pixels: float = 1.0
+    head: str = "single"
+    train_logits: str = "all"
+    hidden: tuple[int, ...] = (100, 100)
+    lr: float = 1e-3
+    log_var: float = -6.0
+    fit_steps: int = 200
+    epochs: int = 120
+    batch_size: int = 256
+    samples_a: int = 10
+    train_samples: int = 10
+    test_samples: int = 100
+    runs: int = 100
+    batches: int = 15
+    early_batch_size: int = 16
+    of: str = "weight"
+
+
+def stream_of(setting: Setting, seed: int) -> data.Stream:
+    """Task A and task B."""
+    dataset = data.load(setting.data)
+    if setting.pixels != 1:
+        train, test = (setting.pixels * dataset.floats(x) for x in (dataset.train_x, dataset.test_x))
+        dataset = replace(dataset, train_x=train, test_x=test)
+    given: dict[str, Any] = {"head": setting.head, "train_logits": setting.train_logits, "per_class": setting.per_class}
+    if setting.tasks == "permuted":
+        return data.permuted(dataset, 2, seed=seed, **given)
+    return data.split(dataset, (len(dataset.names) + 1) // 2, seed=seed, **given)
+
+
+def learner_of(setting: Setting, stream: data.Stream, samples: int, seed: int) -> VCL:
+    """VCL as B.2 has it."""
+    config = VCLConfig(
+        hidden=setting.hidden,
+        lr=setting.lr,
+        log_var=setting.log_var,
+        fit_steps=setting.fit_steps,
+        train_samples=samples,
+        test_samples=setting.test_samples,
+    )
+    return VCL(Spec(stream.input_shape, stream.n_outputs), config, seed=seed)
+
+
+def learn(learner: VCL, task: Task, setting: Setting, seed: int, tell: Tell) -> None:
+    """Task A, whole: when it ends, the posterior is the prior."""
+    learner.begin_task(task)
+    for epoch in range(setting.epochs):
+        order = torch.randperm(len(task), generator=rng.fork(seed, "order", epoch))
+        for rows in order.split(setting.batch_size):
+            learner.observe(task.x[rows], task.y[rows])
+        tell(0.9 * (epoch + 1) / setting.epochs, f"{setting.tasks}, task A")
+    learner.end_task(task)
+
+
+def after_a(learner: VCL, stream: data.Stream, seed: int) -> dict[str, Float64[Tensor, "..."]]:
+    """The network before it sees B, on test rows: accuracy on A; mean and median entropy on A's inputs and on B's."""
+    tests = stream.test_sets()
+    scores = learner.predict(tests[0].x[:TEST_ROWS], stream.info(0))[:, list(tests[0].outputs)]
+    right = torch.tensor(tests[0].outputs)[scores.argmax(1)] == tests[0].y[:TEST_ROWS]
+    values = {"accuracy_a": right.double().mean()}
+    for k, name in enumerate("ab"):
+        outputs = Outputs(stream.info(k).train_outputs, stream.n_outputs)
+        noise, samples = rng.fork(seed, "after a", name), learner.config.test_samples
+        found = prediction_entropies(learner.net, outputs, tests[k].x[:TEST_ROWS], samples=samples, generator=noise)
+        values[f"entropy_on_{name}"] = torch.stack([found["predictive"].mean(), found["predictive"].median()])
+    return values
+
+
+def watched(setting: Setting, stream: data.Stream, state: Mapping[str, Tensor], task: Task, seed: int) -> Early:
+    """One run on task B from `state`, with rows, noise and permutation of its own."""
+    learner = learner_of(setting, stream, setting.train_samples, seed)
+    learner.load_state_dict(dict(state))
+    learner.begin_task(task)
+    count = setting.batches * setting.early_batch_size
+    rows = torch.randperm(len(task), generator=rng.fork(seed, "rows"))[:count]
+    x = task.x[rows]
+    if setting.tasks == "permuted":
+        x = Permute(torch.randperm(x[0].numel(), generator=rng.fork(seed, "permutation")))(x)
+    shape = (setting.batches, setting.early_batch_size)
+    return watch(learner, x.unflatten(0, shape), task.y[rows].unflatten(0, shape), of=setting.of, seed=seed)
+
+
+def gathered(runs: Sequence[Early]) -> dict[str, Float64[Tensor, "..."]]:
+    """Name -> (mean, deviation) over runs for each batch; `*_runs` -> each run's mean over its batches."""
+    stacked = {f"entropy_{kind}": torch.stack([r.before[kind] for r in runs]) for kind in KINDS}
+    stacked |= {f"entropy_{kind}_after": torch.stack([r.after[kind] for r in runs]) for kind in KINDS}
+    stacked |= {"likelihood": torch.stack([r.likelihood for r in runs]), "prior": torch.stack([r.prior for r in runs])}
+    stacked |= {"ratio": torch.stack([r.ratio() for r in runs])}
+    stacked |= {"ratio_batch": torch.stack([r.ratio("batch") for r in runs])}
+    values = {name: torch.stack([of.mean(0), of.std(0)]) for name, of in stacked.items()}
+    # The first batch has no ratio; a run's mean is over the others.
+    return values | {f"{name}_runs": stacked[name].nanmean(1) for name in ("entropy_predictive", "likelihood", "ratio")}
+
+
+class EarlyRuns(Trained[Setting]):
+    """An experiment that reads these runs. All three figures share Records, which lie under the first one's name."""
+
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)  # it looks at gradients in float64
+    presets: ClassVar[Mapping[str, Setting]] = {
+        "smoke": Setting(
+            data="digits", hidden=(32,), epochs=5, batch_size=64, samples_a=2, fit_steps=50, test_samples=20, runs=4
+        ),
+        "laptop": Setting(epochs=40, samples_a=1),
+        "paper": Setting(),
+    }
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 2, "laptop": 1, "paper": 1}
+    cut: ClassVar[Mapping[str, str]] = {
+        "smoke": "MNIST (8 x 8 digits here), epochs beyond 5, units beyond 32, runs beyond 4",
+        "laptop": "epochs of task A beyond 40, posterior samples a batch beyond 1 while it is learnt",
+    }
+
+    def arms(self, config: Setting) -> Sequence[Setting]:
+        """Split and permuted."""
+        return [replace(config, tasks=tasks) for tasks in TASKS]
+
+    def config(self, config: Setting) -> dict[str, Any]:
+        """The same for all three figures, so that their ids agree."""
+        return super().config(config) | {"experiment": "robust-fig2"}
+
+    def parts(self, config: Setting, seed: int) -> tuple[data.Stream, VCL]:
+        """Both tasks, and VCL as it learns A."""
+        stream = stream_of(config, seed)
+        return stream, learner_of(config, stream, config.samples_a, seed)
+
+    def run(self, config: Setting, seed: int, tell: Tell) -> Record:
+        """Learn A once, then watch `runs` runs on B."""
+        checks.one_of(config.tasks, TASKS, "tasks", self.name)
+        checks.whole(config.runs, "runs", self.name, low=2)
+        stream, learner = self.parts(config, seed)
+        tasks = iter(stream)
+        learn(learner, next(tasks), config, seed, tell)
+        values, state = after_a(learner, stream, seed), learner.state_dict()
+        task_b, found = next(tasks), []
+        for r in range(config.runs):
+            found.append(watched(config, stream, state, task_b, rng.child_seed(seed, "run", r)))
+            tell(0.9 + 0.1 * (r + 1) / config.runs, f"{config.tasks}, run {r + 1} on task B")
+        task_b.withdraw()
+        return self.record(config, seed, values=gathered(found) | values)

@@ -1,0 +1,133 @@
+"""Farquhar and Gal Fig. 9 and 10: Permuted MNIST, ten tasks, the evaluation that flatters what takes a model for prior.
+
+"VCL with or without a coreset performs well [...]. Coresets without the VCL loss performs worse." The figure is a curve
+without numbers, and EWC is not in it. Single-headed, 100-100 units, a coreset of 200 a task (B.2). Fig. 10 is the same
+with VGR (C.4), which "performs marginally better than VCL"; the other rows are the runs of Fig. 9, with the same ids.
+A permutation of the pixels is nothing to a dense network, so that VGR's generators are trained on permuted digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from vestige.continual.record import Record
+from vestige.runner.experiment import Line, Verdict
+from vestige_papers.robust.replay import replayed
+from vestige_papers.robust.runs import (
+    CORESET,
+    HYBRID,
+    VCL,
+    VGR,
+    Replayed,
+    RobustRuns,
+    Setting,
+    by_row,
+    filled,
+    mean_of,
+    plain,
+    run_lines,
+)
+from vestige_papers.rwalk.runs import judged
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WELL, WORSE = 85.0, 5.0  # percent; points
+MARGIN = 5.0  # points: no more than that is marginal
+
+
+class RobustFig9(RobustRuns):
+    """Farquhar and Gal Fig. 9: Permuted MNIST."""
+
+    name, item = "robust-fig9", "Farquhar and Gal Fig. 9"
+    rule = (
+        f"Two claims: VCL with and without a coreset ends at {WELL:g} % or above; the coreset alone ends at least "
+        f"{WORSE:g} points below both. Both: reproduced; one: partly; none: not."
+    )
+    rows = (VCL, HYBRID, CORESET)
+    presets: ClassVar[Mapping[str, Setting]] = {
+        "smoke": Setting(
+            preset="permuted-mnist", data="digits", tasks=3, epochs=1, batch_size=60, hidden=(16,), train_samples=2,
+            test_samples=5, fit_steps=20, coreset=10, coreset_steps=10,
+        ),
+        "laptop": Setting(
+            preset="permuted-mnist", tasks=10, epochs=2, train_samples=2, test_samples=10, test_every=10,
+        ),
+        "paper": Setting(preset="permuted-mnist", tasks=10),
+    }  # fmt: skip
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
+    cut: ClassVar[Mapping[str, str]] = {
+        "smoke": "MNIST (digits instead), seven of ten tasks, most of the network and of the training",
+        "laptop": "epochs beyond 2 of 100, posterior samples beyond 2 in training and 10 in a test, nine tenths of the "
+        "test rows, seeds beyond 3",
+    }
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """Each row."""
+        return [x for row, runs in by_row(records).items() for x in run_lines(row, runs)]
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The claims of `rule`."""
+        ends = {row: mean_of(runs) for row, runs in by_row(records).items()}
+        if set(ends) != set(self.rows):
+            return Verdict("not judged", f"Only {', '.join(ends) or 'nothing'} has been run.")
+        worst = min(ends[VCL], ends[HYBRID])
+        return judged(
+            {
+                "VCL does well with and without a coreset": worst >= WELL,
+                "the coreset alone does worse": worst - ends[CORESET] >= WORSE,
+            }
+        )
+
+    def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
+        """The figure as printed."""
+        from vestige.show import curves
+
+        found = by_row(records)
+        tasks = list(range(1, len(records[0].R) + 1))
+        series = {row: [mean_of(runs, k) for k in tasks] for row, runs in found.items()}
+        return {
+            "average": curves(series, tasks, title=self.item, x_label="tasks", y_label="average accuracy (%)"),
+        }
+
+
+class RobustFig10(RobustFig9):
+    """Farquhar and Gal Fig. 10: Permuted MNIST, VGR beside VCL."""
+
+    name, item = "robust-fig10", "Farquhar and Gal Fig. 10"
+    rule = (
+        "Two claims: VGR ends no lower than VCL, with a coreset or without; at most "
+        f"{MARGIN:g} points above the better of them. Both: reproduced; one: partly; none: not."
+    )
+    presets: ClassVar[Mapping[str, Setting]] = {
+        "smoke": replayed(
+            RobustFig9.presets["smoke"], generator_preset="small", generator_epochs=1, samples_per_class=40
+        ),
+        "laptop": replayed(
+            RobustFig9.presets["laptop"], generator_preset="small", generator_epochs=2, samples_per_class=2000
+        ),
+        "paper": replayed(RobustFig9.presets["paper"]),
+    }
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 10}
+    cut: ClassVar[Mapping[str, str]] = {
+        "smoke": RobustFig9.cut["smoke"],
+        "laptop": RobustFig9.cut["laptop"].replace("seeds beyond 3", "4000 of 6000 generated digits a class, narrower ")
+        + "generators, trained for 2 epochs of 200 at a faster rate, seeds beyond 1",
+    }
+
+    def arms(self, config: Setting) -> Sequence[Setting]:
+        """The units of Fig. 9, then VGR's."""
+        return [*(filled(plain(config), row) for row in self.rows), filled(config, VGR)]
+
+    def config(self, config: Setting) -> dict[str, Any]:
+        """As that of Fig. 9 where nothing is generated, so that the ids agree."""
+        return super().config(config) if isinstance(config, Replayed) else RobustFig9().config(config)
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The claims of `rule`."""
+        ends = {row: mean_of(runs) for row, runs in by_row(records).items()}
+        if not {VCL, HYBRID, VGR} <= set(ends):
+            return Verdict("not judged", f"Only {', '.join(ends) or 'nothing'} has been run.")
+        lead = ends[VGR] - max(ends[VCL], ends[HYBRID])
+        return judged({"VGR ends no lower than VCL": lead >= 0, "and hardly higher": lead <= MARGIN})

@@ -1,0 +1,1 @@
+"""Tables and figures of Chaudhry et al., "Riemannian Walk for incremental learning"."""

@@ -1,0 +1,181 @@
+"""What the tables and figures of RWalk share: one run of one method on a split data set, and what is read from it.
+
+A unit is a `Setting` with its `row` filled in. Both heads are measured in one run. What the paper leaves open:
+- Methods without samples train over the outputs of the task at hand alone ("current") and are tested over all that were
+  seen: over all seen outputs every one of them ends at chance for the old tasks (19.5 % on MNIST), far from print.
+  Methods with samples, iCaRL and the reference train over all seen outputs.
+- EWC is EWC++, as the paper says under its Table 3. iCaRL herds on features of unit length, as its authors do.
+- The network begins as in the authors' code (normal of deviation 0.1 cut at two deviations, biases 0.1), and Adam anew
+  with each task.
+- The reference a*_k of Eq. 4 is `joint` of the same seed, trained over all seen outputs; under the multi-head test it
+  is the same network, asked about the outputs of task k alone.
+- Epochs are not printed. `validate` = n tests on every n-th training row of a class, which then does not train, in
+  place of the test set: settings are searched there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from statistics import fmean
+from typing import ClassVar
+
+from vestige import data
+from vestige.continual import learners as methods
+from vestige.continual.record import Record
+from vestige.data.dataset import DataSet, every_nth
+from vestige.metrics import matrix
+from vestige.runner.experiment import Line, Verdict, line
+from vestige.runner.trained import Trained
+from vestige.runner.validation import OnHeldOutRows
+
+JOINT = "joint"
+# row of the tables -> method here; "-S" is with samples
+METHODS = {
+    "Vanilla": "vanilla",
+    "EWC": "ewc_pp",
+    "PI": "pi",
+    "RWalk": "rwalk",
+    "iCaRL-hb1": "icarl_hb1",
+    "iCaRL": "icarl",
+    "GEM": "gem",
+    "Vanilla-S": "vanilla_s",
+    "EWC-S": "ewc_pp_s",
+    "PI-S": "pi_s",
+    "RWalk-S": "rwalk_s",
+    JOINT: "joint",
+}
+WITHOUT = ("Vanilla", "EWC", "PI", "RWalk")
+WITH = ("Vanilla-S", "EWC-S", "PI-S", "RWalk-S")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A run. `per_class` caps the training rows of a class, `classes` how many classes there are; None is all.
+
+    `lam` and `epochs` are None where the experiment is to take what the search has found for the row. A field that the
+    row's method does not have does not reach it, nor do `sampler` and `replay` reach iCaRL and GEM, which have their
+    own: a Record's details say what ran.
+    """
+
+    row: str = ""
+    data: str = "mnist"
+    classes: int | None = None
+    classes_per_task: int = 2
+    per_class: int | None = 500
+    net: str = "mlp"
+    hidden: tuple[int, ...] = (256, 256)
+    init: str = "truncated_normal"
+    lr: float = 1e-3
+    batch_size: int = 64
+    epochs: int | None = None
+    lam: float | None = None
+    alpha: float = 0.9
+    interval: int = 10
+    memory_per_class: int | None = 10
+    memory_total: int | None = None
+    sampler: str = "mean_of_features"
+    replay: str = "balanced"
+    validate: int = 0
+
+
+def for_validation(dataset: DataSet, nth: int) -> DataSet:
+    """The training rows alone: every n-th of a class to test on, the others to train on. No test row remains."""
+    held = every_nth(dataset.train_y, nth)
+    x, y = dataset.train_x, dataset.train_y
+    return replace(dataset, train_x=x[~held], train_y=y[~held], test_x=x[held], test_y=y[held])
+
+
+def stream_of(setting: Setting, seed: int) -> data.Stream:
+    """The tasks of a run; the seed also draws the training rows where their number is capped."""
+    dataset = data.load(setting.data)
+    if setting.validate:
+        dataset = for_validation(dataset, setting.validate)
+    current = setting.row in WITHOUT
+    return data.split(
+        dataset,
+        setting.classes_per_task,
+        order=None if setting.classes is None else range(setting.classes),
+        head="multi" if current else "single",
+        train_logits="current" if current else "seen",
+        per_class=setting.per_class,
+        seed=seed,
+    )
+
+
+def learner_of(setting: Setting, stream: data.Stream, seed: int) -> methods.Learner:
+    """The row's method with those fields of the setting that it has; iCaRL and GEM keep their own ways to remember."""
+    name = METHODS[setting.row]
+    own = set(methods.METHODS[name].default_config().__dataclass_fields__)
+    own -= {"sampler", "replay"} if name in ("icarl", "icarl_hb1", "gem") else set()
+    own -= {"lam"} if setting.lam is None else set()
+    given = {f.name: getattr(setting, f.name) for f in fields(setting) if f.name in own}
+    return methods.build(name, stream, seed=seed, **given)
+
+
+def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Records of each row, by seed."""
+    found: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda r: r.seed):
+        found.setdefault(record.config["row"], []).append(record)
+    return found
+
+
+def accuracy(record: Record, head: str, k: int | None = None) -> float:
+    """A_k in percent."""
+    return 100 * matrix.average_accuracy(record.matrices[head], k)
+
+
+def forgetting(record: Record, head: str) -> float:
+    """F of the last task (Eq. 3)."""
+    return matrix.forgetting(record.matrices[head])
+
+
+def intransigence(record: Record, head: str, joint: Mapping[int, Record]) -> float:
+    """I of the last task (Eq. 4) against the joint run of the same seed; NaN where there is none."""
+    if record.seed not in joint:
+        return float("nan")
+    return matrix.intransigence(record.matrices[head], joint[record.seed].matrices[head])
+
+
+def table_lines(
+    runs: Sequence[Record], label: str, head: str, joint: Mapping[int, Record], paper: Sequence[float | None] | None
+) -> list[Line]:
+    """A, F and I of one row under one head, beside (A, F, I) as printed."""
+    k = len(runs[0].matrices[head])
+    a, f, i = paper or (None, None, None)
+    return [
+        line(label, f"A{k} (%)", [accuracy(r, head) for r in runs], paper=a),
+        line(label, f"F{k}", [forgetting(r, head) for r in runs], paper=f),
+        line(label, f"I{k}", [intransigence(r, head, joint) for r in runs], paper=i),
+    ]
+
+
+def judged(claims: Mapping[str, bool]) -> Verdict:
+    """Reproduced if every claim holds, partly if at least half of them do."""
+    held = [words for words, holds in claims.items() if holds]
+    failed = [words for words, holds in claims.items() if not holds]
+    word = "reproduced" if not failed else "partly" if 2 * len(held) >= len(claims) else "not"
+    why = f"Holds: {'; '.join(held) or 'nothing'}." + (f" Does not hold: {'; '.join(failed)}." if failed else "")
+    return Verdict(word, why)  # type: ignore[arg-type]
+
+
+def score(record: Record) -> float:
+    """What is searched for: single-head A in percent; without samples the mean of both heads."""
+    single = accuracy(record, "single")
+    return fmean((single, accuracy(record, "multi"))) if record.config["row"] in WITHOUT else single
+
+
+class Incremental(OnHeldOutRows, Trained[Setting]):
+    """An experiment whose units are runs of one method on a split data set."""
+
+    presets: ClassVar[Mapping[str, Setting]]
+
+    def parts(self, config: Setting, seed: int) -> tuple[data.Stream, methods.Learner]:
+        """The row's method on its tasks."""
+        stream = stream_of(config, seed)
+        return stream, learner_of(config, stream, seed)
+
+    def score(self, record: Record) -> float:
+        """Of both heads where both are compared."""
+        return score(record)

@@ -1,0 +1,214 @@
+"""RWalk Fig. 2 (MNIST), Fig. 6 (CIFAR-100) and Fig. 3: Table 1's runs, task by task and as forgetting against learning.
+
+Fig. 2 and 6 show the accuracy of each task, and their average A_k, as tasks go by: multi-head, single-head without and
+with samples. Fig. 3 is the plane of intransigence and forgetting, single-head. The curves carry no printed numbers but
+their ends, which Table 1 has. A unit here is a unit of the table, with the same id: its Record serves both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from vestige.continual.record import Record
+from vestige.runner.experiment import Line, Verdict, line
+from vestige_papers.rwalk.choice import filled
+from vestige_papers.rwalk.runs import (
+    JOINT,
+    WITH,
+    WITHOUT,
+    Incremental,
+    Setting,
+    accuracy,
+    by_row,
+    forgetting,
+    intransigence,
+    judged,
+)
+from vestige_papers.rwalk.table1 import Table1, Table1CIFAR, Table1MNIST
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# panel of Fig. 2 and 6 -> head, rows
+PANELS = {
+    "multi-head": ("multi", WITHOUT),
+    "single-head": ("single", WITHOUT),
+    "single-head with samples": ("single", WITH),
+}
+FLAT = 0.05  # a task whose accuracy falls by no more than this stays
+
+
+class SharedRuns(Incremental):
+    """A figure that reads the runs of a table."""
+
+    table: ClassVar[Table1]
+    rows: ClassVar[tuple[str, ...]]
+
+    def arms(self, config: Setting) -> Sequence[Setting]:
+        """The table's units of these rows."""
+        return [filled(config, row, self.table.chosen[row]) for row in self.rows]
+
+    def config(self, config: Setting) -> dict[str, Any]:
+        """As the table's, so that the ids agree."""
+        return self.table.config(config)
+
+
+class PerTask(SharedRuns):
+    """Accuracy of each task as tasks go by."""
+
+    rows = (*WITHOUT, *WITH)
+    rule = (
+        f"Three claims: multi-head, the first task of EWC, PI and RWalk ends within {FLAT:g} of where it began and "
+        "Vanilla's falls farther than theirs; single-head, every method's first task falls farther without samples "
+        "than with; with samples A_k of EWC, PI and RWalk ends above Vanilla's. All: reproduced; two: partly; else not."
+    )
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """A_k for every k; print has the last."""
+        found = by_row(records)
+        return [
+            line(
+                f"{panel} {row}",
+                f"A{k} (%)",
+                [accuracy(r, head, k) for r in found[row]],
+                paper=self.table.paper.get((head, row), (None,))[0] if k == len(found[row][0].matrices[head]) else None,
+            )
+            for panel, (head, rows) in PANELS.items()
+            for row in rows
+            for k in range(1, len(found[row][0].matrices[head]) + 1)
+        ]
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The three claims of `rule`."""
+        found = by_row(records)
+
+        def fall(head: str, row: str) -> float:
+            return fmean(float(r.matrices[head][0, 0] - r.matrices[head][-1, 0]) for r in found[row])
+
+        def end(row: str) -> float:
+            return fmean(accuracy(r, "single") for r in found[row])
+
+        multi = {row: fall("multi", row) for row in WITHOUT}
+        held = [multi[row] for row in WITHOUT[1:]]
+        return judged(
+            {
+                "multi-head, regularised methods keep the first task and Vanilla does not as well": max(held)
+                <= min(FLAT, multi["Vanilla"]),
+                "single-head, the first task falls farther without samples than with": all(
+                    fall("single", row) > fall("single", f"{row}-S") for row in WITHOUT
+                ),
+                "with samples every regularised method ends above Vanilla": min(map(end, WITH[1:])) > end("Vanilla-S"),
+            }
+        )
+
+    def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
+        """A picture for each panel and task, and one for A_k."""
+        from vestige.show import curves
+
+        found = by_row(records)
+        mean = {
+            (h, row): torch.stack([r.matrices[h] for r in runs]).mean(0) for row, runs in found.items() for h in _HEADS
+        }
+        tasks = len(next(iter(mean.values())))
+        x = list(range(1, tasks + 1))
+        labels: dict[str, Any] = {"x_label": "trained up to task", "y_label": "accuracy"}
+        drawn = {}
+        for panel, (head, rows) in PANELS.items():
+            name = panel.replace(" ", "-")
+            for j in range(tasks):
+                # Before its turn a task has not been learnt; print begins each curve there too.
+                lines = {row: [math.nan] * j + mean[head, row][j:, j].tolist() for row in rows}
+                drawn[f"{name}-task{j + 1}"] = curves(lines, x, title=f"{panel}: task {j + 1}", **labels)
+            averages = {row: [float(mean[head, row][k, : k + 1].mean()) for k in range(tasks)] for row in rows}
+            drawn[f"{name}-average"] = curves(averages, x, title=f"{panel}: average over tasks so far", **labels)
+        return drawn
+
+
+_HEADS = ("multi", "single")
+
+
+class Fig2(PerTask):
+    """RWalk Fig. 2: accuracy of each task as tasks go by, MNIST."""
+
+    name, item = "rwalk-fig2", "RWalk Fig. 2"
+    table = Table1MNIST()
+    presets: ClassVar[Mapping[str, Setting]] = Table1MNIST.presets
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
+    cut: ClassVar[Mapping[str, str]] = {
+        **Table1MNIST.cut,
+        "laptop": "training rows beyond 500 a class, except for EWC; seeds beyond 3",
+    }
+
+
+class Fig6(PerTask):
+    """RWalk Fig. 6: accuracy of each task as tasks go by, CIFAR-100."""
+
+    name, item = "rwalk-fig6", "RWalk Fig. 6"
+    table = Table1CIFAR()
+    presets: ClassVar[Mapping[str, Setting]] = Table1CIFAR.presets
+    seeds: ClassVar[Mapping[str, int]] = Table1CIFAR.seeds
+    cut: ClassVar[Mapping[str, str]] = Table1CIFAR.cut
+
+
+class Fig3(SharedRuns):
+    """RWalk Fig. 3 (MNIST): forgetting against intransigence, single-head."""
+
+    name, item = "rwalk-fig3", "RWalk Fig. 3 (MNIST)"
+    rule = (
+        "Two claims: every method but iCaRL-hb1 both forgets and refuses to learn (F > 0, I > 0); RWalk with samples "
+        "is nearest to (0, 0). Both: reproduced; one: partly; none: not."
+    )
+    table = Table1MNIST()
+    rows = ("Vanilla", "EWC", "PI", "iCaRL-hb1", "iCaRL", *WITH, JOINT)
+    presets: ClassVar[Mapping[str, Setting]] = Table1MNIST.presets
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
+    cut: ClassVar[Mapping[str, str]] = {
+        **Table1MNIST.cut,
+        "laptop": "CIFAR-100; training rows beyond 500 a class, except for EWC; seeds beyond 3",
+    }
+
+    def lines(self, records: Sequence[Record]) -> list[Line]:
+        """F and I of each row."""
+        found = by_row(records)
+        joint = {r.seed: r for r in found.pop(JOINT)}
+        lines = []
+        for row, runs in found.items():
+            k = len(runs[0].R)
+            _, f, i = self.table.paper["single", row]
+            lines.append(line(row, f"F{k}", [forgetting(r, "single") for r in runs], paper=f))
+            lines.append(line(row, f"I{k}", [intransigence(r, "single", joint) for r in runs], paper=i))
+        return lines
+
+    def points(self, records: Sequence[Record]) -> dict[str, tuple[float, float]]:
+        """row -> (F, I)."""
+        lines = self.lines(records)
+        return {f.label: (f.ours, i.ours) for f, i in zip(lines[::2], lines[1::2], strict=True)}
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """The two claims of `rule`."""
+        points = self.points(records)
+        others = {row: at for row, at in points.items() if row != "iCaRL-hb1"}
+        nearest = min(points, key=lambda row: math.hypot(*points[row]))
+        return judged(
+            {
+                "all but iCaRL-hb1 forget and refuse to learn": all(f > 0 and i > 0 for f, i in others.values()),
+                "RWalk with samples is nearest to (0, 0)": nearest == "RWalk-S",
+            }
+        )
+
+    def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
+        """The plane of what was measured, and that of what was printed."""
+        from vestige.show import plane
+
+        lines = self.lines(records)
+        errors = {f.label: (f.se or 0.0, i.se or 0.0) for f, i in zip(lines[::2], lines[1::2], strict=True)}
+        printed = {row: at[1:] for (head, row), at in self.table.paper.items() if head == "single"}
+        return {
+            "plane": plane(self.points(records), title=f"{self.item}: ours", errors=errors),
+            "plane-paper": plane(printed, title=f"{self.item}: as printed in Table 1"),
+        }

@@ -1,0 +1,61 @@
+"""The page holds the numbers of all three parts, and the JSON is the same numbers."""
+
+import json
+
+import pytest
+
+from vestige.cli.demo import jobs as demo
+from vestige.cli.demo.generator import GeneratorConfig
+from vestige.cli.demo.judged import JudgedConfig
+from vestige.cli.demo.learners import LearnersConfig
+from vestige.cli.demo.page import summary
+
+SMALL = demo.Config(
+    judged=JudgedConfig(digits=2, samples=200, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
+    learners=LearnersConfig(
+        epochs=1, hidden=(16,), fields={"vcl": {"train_samples": 1, "test_samples": 2, "fit_steps": 5}}
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def heard():
+    return []
+
+
+@pytest.fixture(scope="module")
+def found(heard):
+    return demo.run(seed=0, config=SMALL, on_progress=lambda what, share: heard.append((what, share)))
+
+
+def test_progress_goes_from_nothing_to_everything(found, heard):
+    shares = [share for _, share in heard]
+    assert shares == sorted(shares)
+    assert shares[0] == 0.0
+    assert 0 < shares[1] < 0.5
+    assert shares[-1] == 1.0
+
+
+def test_progress_says_which_part_is_under_way(heard, found):
+    said = list(dict.fromkeys(what for what, _ in heard))
+    learners = [f"{name} learns" for name in (demo.REFERENCE, *demo.LEARNERS)]
+    assert said == ["a generator learns digit after digit", *learners, "weights mend a biased set"]
+    assert min(share for what, share in heard if what == said[-1]) < 1  # said before it, not after it
+
+
+def test_every_figure_stands_on_the_page(found):
+    html = found.page().html()
+    for row in summary(found).rows:
+        assert f'data-value="{row[2]!r}"' in html
+    for heading in ("What was found", "Weights mend a biased sample set", "Was this comparison honest?"):
+        assert heading in html
+    assert html.count("<img ") == 4
+    assert "http://" not in html.replace("http://www.w3.org", "")
+
+
+def test_the_json_is_plain_and_agrees(found):
+    told = found.to_json()
+    assert told["learners"]["vanilla"]["average"] == found.records["vanilla"].summary().last()["average"]
+    assert told["weights"]["misplaced"]["after"] == found.reweighted.misplaced[1]
+    assert "no_retraining" in told["learners"]["rwalk_s"]["fails"]
+    json.dumps(told)

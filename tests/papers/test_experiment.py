@@ -1,0 +1,56 @@
+"""The frame: lines, ids and configurations of experiments."""
+
+import math
+
+import pytest
+import torch
+
+from dice import Config, Dice
+from vestige.continual.record import Record
+from vestige.runner.experiment import PRESETS, line
+from vestige.runner.registry import EXPERIMENTS
+
+
+def test_a_line_has_mean_and_standard_error():
+    found = line("a", "b", [1.0, 2.0, 4.0, math.nan], paper=2.0, scale=10)
+    assert found.ours == pytest.approx(70 / 3)
+    # sd of 10, 20, 40 by hand: mean 23.33, squares 177.8 + 11.1 + 277.8 = 466.7, / 2, root 15.28; over root 3
+    assert found.se == pytest.approx(15.2753 / math.sqrt(3), rel=1e-4)
+    assert (found.n, found.paper) == (3, 2.0)
+    assert line("a", "b", [1.0]).se is None
+    assert math.isnan(line("a", "b", []).ours)
+
+
+def test_the_id_is_known_before_the_run_and_depends_on_configuration_and_seed():
+    dice = Dice()
+    record = dice.run(Config(), 3, lambda share, words: None)
+    assert record.id == dice.unit_id(Config(), 3)
+    assert dice.unit_id(Config(), 4) != record.id
+    assert dice.unit_id(Config(bias=0.1), 3) != record.id
+    assert record.config == {"experiment": "dice", "throws": 100, "sides": [6], "bias": 0.0}
+
+
+def test_a_record_of_the_protocol_is_adopted_with_what_ran_in_its_details():
+    dice = Dice()
+    inner = Record({"stream": {"data": "toy"}}, 3, matrices={"single": torch.ones(2, 2).double()}, head="single")
+    adopted = dice.adopt(inner, Config(), values={"extra": torch.tensor(1.0).double()})
+    assert adopted.id == dice.unit_id(Config(), 3)
+    assert adopted.details == {"run": {"stream": {"data": "toy"}}}
+    assert torch.equal(adopted.R, inner.R)
+    assert "extra" in adopted.values
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_says_what_it_must(name):
+    experiment = EXPERIMENTS[name]
+    assert experiment.name == name
+    assert experiment.item
+    assert experiment.rule
+    assert (type(experiment).__doc__ or "").strip()
+    assert set(experiment.presets) == set(experiment.seeds) == set(PRESETS)
+    assert {"smoke", "laptop"} <= set(experiment.cut) | {"laptop"}, "what smoke leaves out is said"
+    for preset in PRESETS:
+        arms = experiment.arms(experiment.presets[preset])
+        ids = {experiment.unit_id(arm, 0) for arm in arms}
+        assert arms
+        assert len(ids) == len(arms), "no two units are the same"

@@ -1,0 +1,87 @@
+"""The document says what the Records say, and nothing else."""
+
+import pytest
+
+from dice import Dice
+from vestige import runner
+from vestige.cli import main
+from vestige.continual.record import Record
+from vestige.core import machine
+from vestige.core.errors import InputError
+from vestige.runner.registry import EXPERIMENTS
+from vestige.runner.report import reproductions
+from vestige.runner.report.reproductions import anchor, made
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setitem(EXPERIMENTS, "dice", Dice())
+    list(runner.run(runner.plan("dice", tmp_path, preset="paper")))
+    return tmp_path
+
+
+def test_measured_stands_beside_published_with_command_and_verdict(folder):
+    text = reproductions(folder)
+    mean = Dice().lines([f.record for f in runner.run(runner.plan("dice", folder, preset="paper"))])[0]
+    assert f"| die | mean | 3.500 | {mean.ours:.3f} | {mean.se:.3f} | 3 |" in text
+    assert "**reproduced.** by the mean" in text
+    assert "Run by `vestige run dice --preset paper --seeds 3`; 3 Records, seeds 0-2; code " in text
+    assert f"commit {machine.commit()}." in text if machine.commit() else "commit" not in text
+    assert "Rule: reproduced if within a tenth" in text
+    assert "leaves out" not in text
+
+
+def test_the_same_records_give_the_same_document(folder):
+    assert reproductions(folder) == reproductions(folder)
+
+
+def test_the_shell_writes_it(folder, tmp_path, capsys):
+    target = tmp_path / "R.md"
+    assert main(["report", str(folder), "--reproductions", "-o", str(target)]) == 0
+    assert target.read_text() == reproductions(folder)
+    assert str(target) in capsys.readouterr().out
+
+
+def test_a_folder_without_records_is_refused(tmp_path, capsys):
+    with pytest.raises(InputError, match="must hold Records"):
+        reproductions(tmp_path)
+    assert main(["report", "--reproductions", str(tmp_path)]) == 2
+    assert "must hold Records" in capsys.readouterr().err
+
+
+def test_a_summary_with_links_stands_on_top(folder):
+    text = reproductions(folder)
+    assert "| [dice](#dice-table-0) | Table 0 | **reproduced** | paper | 3 |" in text
+    assert text.index("[dice]") < text.index("## dice: Table 0")
+
+
+@pytest.mark.parametrize(
+    ("heading", "link"),
+    [
+        ("rwalk-fig4: RWalk Fig. 4 (MNIST)", "rwalk-fig4-rwalk-fig-4-mnist"),
+        ("beyond-chain: 64-d, 30 to 50 steps", "beyond-chain-64-d-30-to-50-steps"),
+        ("a_b: C & D", "a_b-c--d"),
+    ],
+)
+def test_links_are_githubs(heading, link):
+    assert anchor(heading) == link
+
+
+def test_what_the_preset_leaves_out_is_said(monkeypatch, tmp_path):
+    monkeypatch.setitem(EXPERIMENTS, "dice", Dice())
+    list(runner.run(runner.plan("dice", tmp_path, preset="smoke")))
+    assert "this leaves out: nearly all throws" in reproductions(tmp_path)
+
+
+def test_two_presets_are_two_sections_whose_numbers_do_not_mix(folder):
+    list(runner.run(runner.plan("dice", folder, preset="smoke")))
+    text = reproductions(folder)
+    for words, seeds in (("preset paper", 3), ("preset smoke", 1)):
+        assert f"## dice: Table 0 ({words})" in text
+        assert f"| {words.removeprefix('preset ')} | {seeds} |" in text
+        assert f"(#{anchor(f'dice: Table 0 ({words})')})" in text
+
+
+def test_seeds_are_told_in_spans():
+    records = [Record({}, seed, code="c", versions={}) for seed in (0, 1, 2, 5, 7, 8)]
+    assert made(records) == "6 Records, seeds 0-2, 5, 7-8; code c."

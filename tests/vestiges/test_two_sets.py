@@ -1,0 +1,159 @@
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from vestige.cli.output import plain
+from vestige.core.errors import InputError, NotEstimable
+from vestige.ratios.divergences import Gaussian, estimate, gaussian_divergence
+from vestige.ratios.logistic import Logistic
+from vestige.ratios.weights import diagnose
+from vestige.vestiges import STEPS, compare
+from vestige.vestiges.conclusion import conclude
+
+QUADRATIC = Logistic(kind="quadratic")
+
+
+def pair(n=1500, shift=0.0, scale=1.0, d=2, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    p = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return p, torch.randn(n, d, generator=generator, dtype=torch.float64) * scale + shift
+
+
+def test_two_sets_of_one_law():
+    found = compare(*pair(), estimator=QUADRATIC)
+    assert found.p_value > 0.05
+    assert found.conclusion.startswith("No difference between real and fake was found")
+    assert found.divergences["js"].high < 0.01
+    assert found.diagnosis.ess_fraction > 0.95
+    lines = {line.name: line for line in found.metrics}
+    assert lines["kid"].low < 0 < lines["kid"].high
+
+
+def test_two_gaussians_against_the_closed_form():
+    found = compare(*pair(4000, shift=0.5, scale=1.3), estimator=QUADRATIC)
+    law_p = Gaussian(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
+    law_q = Gaussian(torch.full((2,), 0.5, dtype=torch.float64), 1.69 * torch.eye(2, dtype=torch.float64))
+    for name in ("kl", "reverse_kl", "hellinger2"):
+        value = found.divergences[name]
+        assert value.value == pytest.approx(float(gaussian_divergence(name, law_p, law_q)), abs=4 * value.std_error)
+    assert found.p_value < 0.02
+    assert "differ" in found.conclusion
+    lines = {line.name: line for line in found.metrics}
+    truth = 2 * 0.25 + 2 * 0.09  # |m|^2 + sum (1 - 1.3)^2
+    assert lines["fid_extrapolated"].low < truth < lines["fid_extrapolated"].high
+
+
+def test_true_weights_make_the_difference_go_away():
+    p, q = pair(3000, shift=0.4, scale=1.2)
+    weights = ((((q - 0.4) / 1.2).square() - q.square()).sum(1) / 2).exp()
+    bare, weighted = (compare(p, q, q_weights=w, estimator=QUADRATIC) for w in (None, weights))
+    assert bare.p_value < 0.02
+    assert weighted.p_value > 0.05
+    assert weighted.divergences["js"].value < 0.1 * bare.divergences["js"].value
+    value = {line.name: line.value for line in weighted.metrics}, {line.name: line.value for line in bare.metrics}
+    assert value[0]["fid"] < 0.1 * value[1]["fid"]
+
+
+def test_far_apart_is_refused_in_words_and_not_printed():
+    found = compare(*pair(300, shift=4.0, scale=0.5), estimator=QUADRATIC)
+    assert math.isnan(found.divergences["pearson_chi2"].value)
+    for name in ("kl", "reverse_kl", "jeffreys", "pearson_chi2", "neyman_chi2"):
+        assert "cannot be estimated" in found.divergences[name].refusal
+    assert found.divergences["js"].value == pytest.approx(math.log(2), abs=0.05)
+    assert "almost entirely" in found.conclusion
+    assert "weights cannot correct it" in found.conclusion
+    assert found.diagnosis.verdict == "unreliable"
+
+
+def test_constant_features_are_left_out_and_said_so():
+    p, q = pair(300)
+    still = torch.full((300, 1), 7.0, dtype=torch.float64)
+    found = compare(torch.cat([p, still], 1), torch.cat([q, still], 1), estimator=QUADRATIC)
+    assert found.d == 2
+    assert "1 of 3 features are constant" in found.warnings[0]
+    with pytest.raises(NotEstimable, match="nothing to compare"):
+        compare(still, still)
+
+
+def test_a_feature_constant_on_one_side_only_is_kept():
+    p, q = pair(300)
+    p[:, 1] = 0.5
+    assert compare(p, q, estimator=Logistic(kind="linear")).d == 2
+
+
+def test_scales_are_warned_of_or_removed():
+    p, q = pair(300)
+    stretched = torch.tensor([1.0, 1e4], dtype=torch.float64)
+    raw = compare(p * stretched, q * stretched, estimator=QUADRATIC)
+    assert any("differ in spread by a factor of" in text for text in raw.warnings)
+    standard = compare(p * stretched, q * stretched, estimator=QUADRATIC, standardise=True)
+    assert not any("spread" in text for text in standard.warnings)
+    units = compare(p, q, estimator=QUADRATIC, standardise=True)
+    for a, b in zip(standard.metrics, units.metrics, strict=True):
+        assert a.value == pytest.approx(b.value, rel=1e-6)
+
+
+def test_outliers_of_standardised_features_are_cut_and_counted():
+    p, q = pair(400)
+    q[:4, 0] = 1e6
+    found = compare(p, q, estimator=QUADRATIC, standardise=True)
+    assert any("cut at 5 deviations" in text and "1.00% of the fake rows" in text for text in found.warnings)
+    assert {line.name: line.value for line in found.metrics}["fid"] < 1
+
+
+def test_arrays_and_frames_in():
+    p, q = pair(60)
+    kinds = [(p, q), (p.numpy(), q.numpy()), (pd.DataFrame(p.numpy()), pd.DataFrame(q.numpy()))]
+    values = [compare(a, b, estimator=QUADRATIC).divergences["js"].value for a, b in kinds]
+    assert values[0] == values[1] == values[2]
+
+
+def test_the_whole_is_plain_json():
+    steps = []
+    found = compare(*pair(100), estimator=QUADRATIC, on_step=steps.append)
+    text = json.dumps(plain(found.to_json()), allow_nan=False)
+    assert json.loads(text)["divergences"]["js"]["name"] == "js"
+    assert steps == list(STEPS)
+
+
+def test_fewer_rows_than_features():
+    found = compare(*pair(60, d=100), estimator=Logistic(kind="linear"))
+    assert {line.name: line.refusal for line in found.metrics if line.refusal} == {
+        "fid_extrapolated": "FID extrapolates poorly from fewer effective samples than features (100)."
+    }
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "options", "sentence"),
+    [
+        (np.ones((5, 2)), np.ones((5, 3)), {}, "as wide as 'p'"),
+        (np.ones((1, 2)), np.ones((5, 2)), {}, "at least 2 samples"),
+        (np.ones((0, 2)), np.ones((5, 2)), {}, "at least 2 samples"),
+        (np.full((5, 2), np.nan), np.ones((5, 2)), {}, "must be finite"),
+        (np.eye(9), np.eye(9), {"q_weights": -np.ones(9)}, "0 or larger"),
+        (np.eye(9), np.eye(9), {"q_weights": np.zeros(9)}, "positive somewhere"),
+        (np.eye(9), np.eye(9), {"q_weights": np.ones(8)}, "9 long"),
+        (np.eye(9), np.eye(9), {"level": 1.0}, "'level'"),
+    ],
+)
+def test_bad_input_is_refused(p, q, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        compare(p, q, **options)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "word"), [(0.51, "slightly"), (0.6, "moderately"), (0.7, "clearly"), (0.9, "strongly")]
+)
+def test_the_words_follow_the_accuracy(accuracy, word):
+    generator = torch.Generator().manual_seed(0)
+    log_ratio = torch.randn(200, generator=generator, dtype=torch.float64) / 3
+    js = estimate("js", log_ratio - 1 / 18, log_ratio + 1 / 18)
+    text = conclude(0.01, js, diagnose(log_ratio, accuracy), "a", "b")
+    assert text.startswith(f"The rows of b differ {word} from those of a (p = 0.01)")
+    assert f"JS {js.value:.2g}" in text
+    assert "weights can correct it" in text
+    assert conclude(0.2, js, diagnose(log_ratio, accuracy), "a", "b").startswith("No difference between a and b")
