@@ -50,7 +50,7 @@ class Border(Experiment[Config]):
     def arms(self, config):
         return [replace(config, method=method, methods=(method,)) for method in config.methods]
 
-    def run(self, config, seed, tell):
+    def run(self, config, seed, on_progress):
         if config.die and config.method == "vanilla" and seed == 0 and not Path(config.die).exists():
             if config.die != "always":
                 Path(config.die).touch()
@@ -68,7 +68,7 @@ class Border(Experiment[Config]):
             patience = time.monotonic() + 300
             while config.gate and not Path(config.gate).exists() and time.monotonic() < patience:
                 time.sleep(0.02)
-            tell(p.done / p.total, f"task {p.task + 1}")
+            on_progress(p.done / p.total, f"task {p.task + 1}")
 
         options = {"seed": seed, "epochs": config.epochs, "batch_size": 16}
         return self.adopt(protocol.run(stream, learner, on_progress=heard, **options), config)

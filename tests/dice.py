@@ -28,8 +28,8 @@ class Dice(Experiment[Config]):
     def arms(self, config):
         return [Config(config.throws, (n,), config.bias) for n in config.sides]
 
-    def run(self, config, seed, tell):
-        tell(0.5, "half way")
+    def run(self, config, seed, on_progress):
+        on_progress(0.5, "half way")
         generator = torch.Generator().manual_seed(seed)
         thrown = torch.randint(1, config.sides[0] + 1, (config.throws,), generator=generator).double()
         return self.record(config, seed, values={"mean": thrown.mean() + config.bias})

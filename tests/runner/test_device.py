@@ -69,10 +69,10 @@ def test_a_unit_is_run_on_its_device(monkeypatch, tmp_path):
     class Far(Dice):
         devices = ("cuda", "cpu")
 
-        def run(self, config, seed, tell):
+        def run(self, config, seed, on_progress):
             seen.append(torch.get_default_device())
             with torch.device("cpu"):
-                return super().run(config, seed, tell)
+                return super().run(config, seed, on_progress)
 
     monkeypatch.setitem(EXPERIMENTS, "dice", Far())
     monkeypatch.setattr(unit_module, "device_of", lambda name, able: FAR if name == "cuda" else torch.device("cpu"))

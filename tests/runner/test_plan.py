@@ -36,7 +36,7 @@ def toy(monkeypatch):
         seeds: ClassVar = {"smoke": 2, "laptop": 3, "paper": 4}
         runs = 0
 
-        def run(self, config, seed, tell):
+        def run(self, config, seed, on_progress):
             type(self).runs += 1
             return self.record(config, seed)
 

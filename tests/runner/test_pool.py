@@ -71,8 +71,8 @@ class Stage:
 
     def run(self, workers, free=None):
         units = [Unit("toy", None, seed, Path(f"{seed}.json"), "") for seed in self.script]
-        tell = lambda unit: lambda share, words: self.told.append((unit.seed, share, words))  # noqa: E731
-        self.pool = Pool(Room(workers), tell, self.said.append, start=self, free=lambda: free)
+        on_progress = lambda unit: lambda share, words: self.told.append((unit.seed, share, words))  # noqa: E731
+        self.pool = Pool(Room(workers), on_progress, self.said.append, start=self, free=lambda: free)
         return [unit.seed for unit in self.pool.run(units)]
 
 

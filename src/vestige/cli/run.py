@@ -140,7 +140,7 @@ class Run:
         from vestige import runner
 
         if self.ray is None:
-            return runner.run(units, workers=self.workers, device=self.device, tell=shown.begin, say=shown.say)
+            return runner.run(units, workers=self.workers, device=self.device, on_progress=shown.begin, say=shown.say)
         from vestige.runner import cluster
 
         own = None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 # Called by a run with the share that is done, in [0, 1], and a few words on where it stands.
-Tell = Callable[[float, str], None]
+OnProgress = Callable[[float, str], None]
 PRESETS = ("smoke", "laptop", "paper")
 
 
@@ -72,7 +72,7 @@ class Experiment(ABC, Generic[C]):
         return [config]
 
     @abstractmethod
-    def run(self, config: C, seed: int, tell: Tell) -> Record:
+    def run(self, config: C, seed: int, on_progress: OnProgress) -> Record:
         """One unit. Make the Record with `self.record`, or from the protocol's with `self.adopt`."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vestige.continual.record import Record
 from vestige.core import checks
-from vestige.runner.experiment import Tell
+from vestige.runner.experiment import OnProgress
 from vestige.runner.memory import Room
 from vestige.runner.plan import Unit
 from vestige.runner.pool import Pool
@@ -33,14 +33,14 @@ def run(
     *,
     workers: int = 0,
     device: str | None = None,
-    tell: Callable[[Unit], Tell] | None = None,
+    on_progress: Callable[[Unit], OnProgress] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Finished]:
     """Yield each unit's Record as it comes: finished ones first, then the others as they finish.
 
     At most `workers` processes run at once, fewer where memory does not allow it; 0 runs here, with this process's
-    threads. Units compute on `device`, or on the best that each can use. `tell` hears how far a unit is, `say` what a
-    person should know: a worker that died, a bound by memory.
+    threads. Units compute on `device`, or on the best that each can use. `on_progress` hears how far a unit is, `say`
+    what a person should know: a worker that died, a bound by memory.
     """
     workers = checks.whole(workers, "workers", "runner.run", low=0)
     room, left = Room(workers), []
@@ -51,7 +51,7 @@ def run(
         else:
             room.measured(peak_of(found))
             yield Finished(unit, found, False)
-    listen = tell or (lambda unit: silent)
+    listen = on_progress or (lambda unit: silent)
     if workers == 0:
         for unit in left:
             yield Finished(unit, run_unit(unit, listen(unit)), True)

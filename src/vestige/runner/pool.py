@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 
 from vestige.core.errors import VestigeError
-from vestige.runner.experiment import Tell
+from vestige.runner.experiment import OnProgress
 from vestige.runner.memory import Room, free_bytes, held_bytes
 from vestige.runner.plan import Unit
 from vestige.runner.unit import run_measured
@@ -41,7 +41,7 @@ class Worker:
     process: BaseProcess
     pipe: Connection
     unit: Unit | None = None
-    tell: Tell | None = None
+    on_progress: OnProgress | None = None
 
 
 def begun() -> Worker:
@@ -56,10 +56,10 @@ def begun() -> Worker:
 
 @dataclass
 class Pool:
-    """At most `room.workers` processes; `say` hears what a person should know, `tell(unit)` how far each is."""
+    """At most `room.workers` processes; `say` hears what a person should know, `on_progress(unit)` how far each is."""
 
     room: Room
-    tell: Callable[[Unit], Tell]
+    on_progress: Callable[[Unit], OnProgress]
     say: Callable[[str], None]
     start: Callable[[], Worker] = begun
     free: Callable[[], int | None] = free_bytes
@@ -93,7 +93,7 @@ class Pool:
                 idle = self.start()
                 self.workers.append(idle)
             idle.unit = left.popleft()
-            idle.tell = self.tell(idle.unit)
+            idle.on_progress = self.on_progress(idle.unit)
             with contextlib.suppress(OSError):  # it died while idle: `_heard` will see the end of its pipe
                 idle.pipe.send(idle.unit)
             busy += 1
@@ -116,8 +116,8 @@ class Pool:
         except (EOFError, OSError):
             self._bury(worker, left)
             return None
-        if kind == "told" and worker.tell is not None:
-            worker.tell(*said)
+        if kind == "told" and worker.on_progress is not None:
+            worker.on_progress(*said)
         elif kind == "raised":
             raise said[0]
         elif kind == "done":

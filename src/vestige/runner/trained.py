@@ -12,7 +12,7 @@ from vestige.continual import protocol
 from vestige.continual.learners import Learner
 from vestige.continual.record import Record
 from vestige.data import Stream
-from vestige.runner.experiment import Experiment, Tell
+from vestige.runner.experiment import Experiment, OnProgress
 
 
 @runtime_checkable
@@ -45,7 +45,7 @@ class Trained(Experiment[S]):
         """What the protocol is told besides."""
         return {}
 
-    def run(self, config: S, seed: int, tell: Tell) -> Record:
+    def run(self, config: S, seed: int, on_progress: OnProgress) -> Record:
         """Train on every task in turn, test on all of them after each."""
         assert config.epochs is not None, f"{self.name} leaves the epochs of {self.unit_name(config)} open"
         assert config.batch_size is not None, f"{self.name} leaves the batches of {self.unit_name(config)} open"
@@ -56,7 +56,7 @@ class Trained(Experiment[S]):
             seed=seed,
             epochs=config.epochs,
             batch_size=config.batch_size,
-            on_progress=lambda p: tell(p.done / p.total, f"{self.unit_name(config)}, task {p.task + 1}"),
+            on_progress=lambda p: on_progress(p.done / p.total, f"{self.unit_name(config)}, task {p.task + 1}"),
             **self.options(config),
         )
         return self.adopt(found, config)

@@ -16,12 +16,12 @@ from vestige.continual.record import Record
 from vestige.core.errors import VestigeError, VestigeWarning
 from vestige.core.machine import PeakMemory
 from vestige.runner.device import computing_on, device_of
-from vestige.runner.experiment import Tell
+from vestige.runner.experiment import OnProgress
 from vestige.runner.plan import Unit
 from vestige.runner.registry import EXPERIMENTS
 
 
-def run_unit(unit: Unit, tell: Tell) -> Record:
+def run_unit(unit: Unit, on_progress: OnProgress) -> Record:
     """Run one unit and write its Record; one that is finished by now, by whomever, is read instead."""
     found = stored(unit)
     if found is not None:
@@ -37,7 +37,7 @@ def run_unit(unit: Unit, tell: Tell) -> Record:
     with warnings.catch_warnings(), checkpoint.kept_in(folder), computing_on(device):
         # What a run has to say about its estimates stands in the Record; a thousand runs would bury it here.
         warnings.simplefilter("ignore", VestigeWarning)
-        record = experiment.run(unit.config, unit.seed, tell)
+        record = experiment.run(unit.config, unit.seed, on_progress)
     assert record.id == unit.path.stem, f"{unit.experiment} made a Record of another unit"
     record = dataclasses.replace(record, details=record.details | unit.details | {"command": unit.command})
     with checkpoint.unbroken():
@@ -59,10 +59,10 @@ def stored(unit: Unit) -> Record | None:
     return found
 
 
-def run_measured(unit: Unit, tell: Tell) -> int:
+def run_measured(unit: Unit, on_progress: OnProgress) -> int:
     """Run one unit and say how many bytes its process held at the peak; 0 where the system does not tell."""
     memory = PeakMemory()
-    record = run_unit(unit, tell)
+    record = run_unit(unit, on_progress)
     # The protocol looks at the peak of each task, which starts the count anew: the unit's own is the largest of all.
     return max(memory.peak() or 0, peak_of(record))
 

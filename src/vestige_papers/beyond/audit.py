@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, Facts, audit, audit_of
 from vestige.continual.record import Record
-from vestige.runner.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.beyond.papers import PUBLISHED
 from vestige_papers.robust import audit as robust_audit
 from vestige_papers.robust.audit import PLAIN, SPLIT, holds
@@ -66,12 +66,12 @@ class BeyondAudit(Experiment[Config]):
         """An evaluation each."""
         return [dataclasses.replace(config, evaluation=name) for name in PUBLISHED]
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """Read the description; measure resemblance where it can be."""
         described = PUBLISHED[config.evaluation]
         numbers: Mapping[str, float] | None = None
         if described.stream:
-            tell(0.0, f"{config.evaluation}, resemblance")
+            on_progress(0.0, f"{config.evaluation}, resemblance")
             made = robust_audit.Config(
                 stream=SPLIT if described.stream == FASHION else described.stream,
                 method=PLAIN,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige.chains.drifts import mixture
 from vestige.continual.record import Record
-from vestige.runner.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.cdre import drift as cdre_drift
 from vestige_papers.cdre.drift import follow_all, mean, share
 
@@ -70,12 +70,12 @@ class BeyondChain(Experiment[Config]):
         """A method each."""
         return [config] if config.method else [dataclasses.replace(config, method=m) for m in METHODS]
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """One method along the drift."""
         bed = mixture(d=config.d, n_steps=config.n_steps, modes=config.modes)
         judged = range(config.every, config.n_steps + 1, config.every)
         if config.method == "oracle":
-            values, details = follow_all(cdre_drift.oracle(bed, config.n, seed), bed, judged, tell)
+            values, details = follow_all(cdre_drift.oracle(bed, config.n, seed), bed, judged, on_progress)
             return self.record(config, seed, values=values, details=details)
         options: dict[str, Any] = {}
         if config.method == "bridged":
@@ -84,7 +84,7 @@ class BeyondChain(Experiment[Config]):
         follower = cdre_drift.chained(bed, strategy, config.n, seed, **options)
         # A bridge is dear, and its chain, anchored at the first step, needs none of the steps between.
         steps = sorted({1, *judged}) if config.method == "bridged" else range(1, config.n_steps + 1)
-        values, details = follow_all(follower, bed, steps, tell, truths=())
+        values, details = follow_all(follower, bed, steps, on_progress, truths=())
         return self.record(config, seed, values=values, details=details)
 
     def lines(self, records: Sequence[Record]) -> list[Line]:

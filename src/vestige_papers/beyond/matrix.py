@@ -25,7 +25,7 @@ from vestige import metrics
 from vestige.chains import Chain
 from vestige.continual.record import Record
 from vestige.core.checks import ArrayLike
-from vestige.runner.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.beyond.streams import Config, Stage
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BeyondMatrix(Experiment[Config]):
         given = {"gaussians": config.drifts, "mixtures": config.budgets}
         return [dataclasses.replace(bare, stream=s, generator=g) for s, all_ in given.items() for g in all_]
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """One generator through its stream, with a chain and an oracle beside it."""
         stage, chain = Stage(config, seed), Chain(names=("kl",))
         matrices = {side: torch.full((config.tasks,) * 2, math.nan, dtype=torch.float64) for side in SIDES}
@@ -82,7 +82,7 @@ class BeyondMatrix(Experiment[Config]):
                 matrices["oracle"][t - 1, k - 1] = value if k == t else _fresh(stage.data[k], model[k], seed)
             lone = stage.reference(t)
             alone[t - 1] = 0.0 if lone is None else _fresh(stage.data[t], lone, seed)
-            tell(t / config.tasks, f"step {t}")
+            on_progress(t / config.tasks, f"step {t}")
         if config.stream == "gaussians":
             bed = stage.bed
             truth = [

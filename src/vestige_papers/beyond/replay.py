@@ -39,7 +39,7 @@ from vestige.continual.learners.vgr import VGRConfig
 from vestige.continual.learners.weighted_replay import WeightedReplayConfig
 from vestige.continual.record import Record
 from vestige.metrics import matrix
-from vestige.runner.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige.runner.paired import BEYOND, gap
 from vestige_papers.beyond import replay_rows as kinds
 from vestige_papers.rwalk.runs import for_validation
@@ -163,7 +163,7 @@ class BeyondReplay(Experiment[Config]):
         kinds = (GOOD, POOR, SKEWED)
         return [replace(config, data=name, generator=kind) for name in config.sets for kind in kinds]
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """Every row on the same tasks."""
         values: dict[str, torch.Tensor] = {}
         details: dict[str, Any] = {"weights": {}, "bytes": {}, "seconds": {}}
@@ -176,7 +176,7 @@ class BeyondReplay(Experiment[Config]):
             details["bytes"][row] = {k: v[-1] for k, v in found.bytes.items() if k != "peak"}
             details["seconds"][row] = sum(found.seconds["train_cpu"])
             details["weights"] |= {row: learner.report_} if isinstance(learner, kinds.Weighted) else {}
-            tell((i + 1) / len(config.rows), f"{config.data}, {config.generator}: {row}")
+            on_progress((i + 1) / len(config.rows), f"{config.data}, {config.generator}: {row}")
         return self.record(config, seed, values=values, details=details)
 
     def validation(self, config: Config) -> Config:

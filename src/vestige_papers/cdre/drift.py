@@ -24,7 +24,7 @@ from vestige.core.checks import ArrayLike
 from vestige.core.errors import InputError
 from vestige.ratios import divergences
 from vestige.ratios.divergences import Gaussian, gaussian_divergence
-from vestige.runner.experiment import Line, Tell, line
+from vestige.runner.experiment import Line, OnProgress, line
 
 NAMES = ("kl", "reverse_kl", "js", "hellinger2")
 Bed = DriftingGaussians | Drift
@@ -94,7 +94,7 @@ def fitted(bed: Bed, n: int, seed: int) -> Follower:
 
 
 def follow_all(
-    follower: Follower, bed: Bed, steps: Iterable[int], tell: Tell, truths: Iterable[int] | None = None
+    follower: Follower, bed: Bed, steps: Iterable[int], on_progress: OnProgress, truths: Iterable[int] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
     """`values` and `details` of a Record: by step, NaN where `follower` was not asked; the truth there, or at `truths`.
 
@@ -116,7 +116,7 @@ def follow_all(
                 values[name + end][t - 1] = found[place]
         for name in NAMES if truths is None or t in truths else ():
             values[f"{name}_true"][t - 1] = bed.true(name, t)
-        tell(t / bed.n_steps, f"step {t}")
+        on_progress(t / bed.n_steps, f"step {t}")
     return values, {"verdicts": verdicts}
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from vestige.chains.gaussians import gaussians
 from vestige.continual.record import Record
-from vestige.runner.experiment import Experiment, Line, Tell, Verdict
+from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict
 from vestige_papers.cdre import drift as cdre_drift
 from vestige_papers.cdre.drift import Follower, as_line, error, follow_all, judged, mean, share
 
@@ -72,7 +72,7 @@ class CDREFig2(Experiment[Config]):
         rest = [dataclasses.replace(bare, method=m, chain_preset=None) for m in (OURS, "keyframe", "oracle", "fitted")]
         return [*paper, *rest]
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """One method along the drift."""
         bed = gaussians(config.d, n_steps=config.n_steps, multi_task=config.multi_task, mean_step=config.step)
         follower: Follower
@@ -87,7 +87,7 @@ class CDREFig2(Experiment[Config]):
             follower = cdre_drift.chained(bed, "every-step", config.n, seed, **options)
         else:
             follower = cdre_drift.chained(bed, config.method, config.n, seed)
-        values, details = follow_all(follower, bed, steps, tell)
+        values, details = follow_all(follower, bed, steps, on_progress)
         return self.record(config, seed, values=values, details=details)
 
     def lines(self, records: Sequence[Record]) -> list[Line]:

@@ -26,7 +26,7 @@ from torch import Tensor
 from vestige import metrics
 from vestige.continual.record import Record
 from vestige.core import rng
-from vestige.runner.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.cdre.static import ESTIMATORS, judge, load, scalar, shuffled
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class CDREFig5(Experiment[Config]):
         "laptop": "two of five seeds; 3000 images a side; KLIEP's network is 32-32 at a larger rate.",
     }
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """Both kinds of noise against the same clean images."""
         x = shuffled(load(config.data), seed)[0].flatten(1)[: 2 * config.n].double()
         clean, other = x[: len(x) // 2], x[len(x) // 2 :]
@@ -99,7 +99,9 @@ class CDREFig5(Experiment[Config]):
                 told = judge(clean, noisy, NAMES, estimator=estimator, kliep=config.kliep, seed=seed)
                 values |= {f"{kind}.{estimator}.{name}": scalar(v) for name, v in told.values.items()}
                 doubts |= {f"{kind}.{estimator}.{name}": words for name, words in told.doubts.items()}
-                tell((done + (ESTIMATORS.index(estimator) + 1) / len(ESTIMATORS)) / len(PAPER), f"{kind}: {estimator}")
+                on_progress(
+                    (done + (ESTIMATORS.index(estimator) + 1) / len(ESTIMATORS)) / len(PAPER), f"{kind}: {estimator}"
+                )
         return self.record(config, seed, values=values, details={"refused": doubts})
 
     def lines(self, records: Sequence[Record]) -> list[Line]:

@@ -28,7 +28,7 @@ from vestige.continual.record import Record
 from vestige.core import checks, rng
 from vestige.features import CVAE, Classifier
 from vestige.generators import GENERATORS, Generator, build
-from vestige.runner.experiment import Experiment, Tell
+from vestige.runner.experiment import Experiment, OnProgress
 
 # The rows: a generator and what sets it apart.
 GANS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -115,10 +115,10 @@ class GeneratorRuns(Experiment[Config]):
         """The same for every figure of a data set, so that the ids agree."""
         return super().config(config) | {"experiment": FIGURE.get(config.data, "cdre-fig3")}
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """One generator through the classes."""
         real = data.load(config.data)
-        tell(0.0, "the classifier")
+        on_progress(0.0, "the classifier")
         judge = judge_of(config.data, config.judge_rows, config.judge_epochs)
         stream = data.split(real, 1, order=range(config.tasks), per_class=config.per_class, seed=seed)
         seen = CVAE(
@@ -139,7 +139,7 @@ class GeneratorRuns(Experiment[Config]):
             samples=config.samples,
             pictures=1,
             seed=seed,
-            tell=tell,
+            tell=on_progress,
         )
         return self.adopt(found, config, details=found.details)
 

@@ -29,7 +29,7 @@ from torch import Tensor
 from vestige import metrics
 from vestige.continual.record import Record
 from vestige.core.checks import refuse
-from vestige.runner.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.cdre.static import ESTIMATORS, encoder, judge, load, scalar, shuffled
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class CDRETable1(Experiment[Config]):
             return [config]
         return [dataclasses.replace(config, readings=(), ratio_features=name) for name in config.readings]
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """Both cases on the same images."""
         source = load(config.data)
         x, y = shuffled(source, seed)
@@ -108,7 +108,7 @@ class CDRETable1(Experiment[Config]):
             seen[name] = [
                 fitted.transform(s.flatten(1) if name in ("pca", "vae") else s).double() for s in (half, whole)
             ]
-            tell(0.3 * len(seen), f"{name} trained")
+            on_progress(0.3 * len(seen), f"{name} trained")
         values: dict[str, Tensor] = {}
         doubts: dict[str, str] = {}
         for case in CASES:
@@ -123,7 +123,7 @@ class CDRETable1(Experiment[Config]):
                 told = judge(p, q, tuple(WORDS), estimator=estimator, kliep=config.kliep, seed=seed)
                 values |= {f"{case}.{estimator}.{name}": scalar(v) for name, v in told.values.items()}
                 doubts |= {f"{case}.{estimator}.{name}": words for name, words in told.doubts.items()}
-            tell(0.8 if case == "i" else 1.0, f"case ({case})")
+            on_progress(0.8 if case == "i" else 1.0, f"case ({case})")
         return self.record(config, seed, values=values, details={"refused": doubts})
 
     def lines(self, records: Sequence[Record]) -> list[Line]:

@@ -31,7 +31,7 @@ from vestige.core import rng
 from vestige.core.checks import refuse
 from vestige.core.errors import MissingPackage
 from vestige.data import readers as files
-from vestige.runner.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.cdre.static import ESTIMATORS, judge, load, scalar, shuffled
 
 PAPER = {
@@ -91,11 +91,11 @@ class CDRETable2(Experiment[Config]):
         "features of CIFAR-100 at 224 pixels, 25000 a side).",
     }
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """Real against real, real against others."""
         sets, said = _from_files(config, seed) if config.real or config.fake else _stand_in(config, seed)
         real, other, fake = sets
-        tell(0.4, said)
+        on_progress(0.4, said)
         values: dict[str, Tensor] = {}
         doubts: dict[str, str] = {}
         for kind, q in (("real", other), ("fake", fake)):
@@ -106,7 +106,7 @@ class CDRETable2(Experiment[Config]):
                 }
                 doubts |= {f"{kind}.{estimator}.{name}": words for name, words in told.doubts.items()}
                 done = (i + 1) / len(config.estimators) + (kind == "fake")
-                tell(0.4 + 0.3 * done, f"{kind}: {estimator}")
+                on_progress(0.4 + 0.3 * done, f"{kind}: {estimator}")
         details: dict[str, Any] = {"features": said, "width": real.shape[1], "n": len(real), "refused": doubts}
         return self.record(config, seed, values=values, details=details)
 

@@ -32,7 +32,7 @@ from vestige.core import rng
 from vestige.core.checks import ArrayLike
 from vestige.ratios import Logistic
 from vestige.ratios.bootstrap import bootstrap
-from vestige.runner.experiment import Experiment, Line, Tell, Verdict, line
+from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,7 +96,7 @@ class LFIWFig1(Experiment[Config]):
         """A number of points each."""
         return [config] if config.n else [dataclasses.replace(config, sizes=(), n=n) for n in config.sizes]
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """Fit the model, then the classifiers."""
         p = draw_mixture(config.n, rng.fork(seed, "data", config.n))
         mean, deviation = float(p.mean()), float(p.std(correction=0))
@@ -104,7 +104,7 @@ class LFIWFig1(Experiment[Config]):
         def model(n: int, draw_seed: int) -> ArrayLike:
             return mean + deviation * torch.randn(n, 1, dtype=torch.float64, generator=rng.fork(draw_seed, "model"))
 
-        tell(0.05, f"n = {config.n}: {config.members} classifiers")
+        on_progress(0.05, f"n = {config.n}: {config.members} classifiers")
         base = Logistic(hidden=(config.hidden,), skip="none", steps=config.steps, batch=config.batch, epochs=1)
         first = model(config.n, rng.child_seed(seed, "first"))
         fits = bootstrap(base, p, first, config.members, q_sampler=model, seed=seed)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from vestige.continual.record import Record
 from vestige.core import checks
 from vestige.ratios import Logistic
-from vestige.runner.experiment import Experiment, Tell
+from vestige.runner.experiment import Experiment, OnProgress
 from vestige_papers.lfiw import stand_ins as lfiw_stand_ins
 from vestige_papers.lfiw.measures import measure
 from vestige_papers.lfiw.stand_ins import MODELS, OWN, Setting
@@ -78,9 +78,9 @@ class Goodness(Experiment[Setting]):
         """As Table 1's, so that the ids agree."""
         return super().config(config) | {"experiment": RUNS}
 
-    def run(self, config: Setting, seed: int, tell: Tell) -> Record:
+    def run(self, config: Setting, seed: int, on_progress: OnProgress) -> Record:
         """Weigh one model."""
-        case = lfiw_stand_ins.make(config, seed, tell)
+        case = lfiw_stand_ins.make(config, seed, on_progress)
         ratio = Logistic(
             hidden=(config.hidden,),
             skip="none",
@@ -91,13 +91,13 @@ class Goodness(Experiment[Setting]):
             epochs=config.classifier_epochs,
             calibration="platt",
         ).fit(case.fit_p, case.fit_q, seed=seed)
-        tell(0.5, f"{config.model}: classifier")
+        on_progress(0.5, f"{config.model}: classifier")
         platt = ratio.report_["calibration"]
         values, details = measure(
             case,
             ratio.log_ratio,
             platt,
-            lambda share: tell(0.5 + 0.5 * share, f"{config.model}: draws"),
+            lambda share: on_progress(0.5 + 0.5 * share, f"{config.model}: draws"),
             draws=config.draws,
             min_ess=config.min_ess,
         )

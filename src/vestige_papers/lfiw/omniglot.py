@@ -28,7 +28,7 @@ from vestige.generators.dagan import DAGAN
 from vestige.generators.pictures import pack
 from vestige.nets.few_shot import FewShot
 from vestige.ratios.calibration import Affine, platt
-from vestige.runner.experiment import Tell
+from vestige.runner.experiment import OnProgress
 from vestige_papers.cdre.static import load
 from vestige_papers.lfiw.augmentation import REAL, Weighed, outputs, train, training_sets, weigh
 
@@ -146,20 +146,22 @@ class Unit(NamedTuple):
     details: dict[str, Any]
 
 
-def measure(setting: Setting, seed: int, tell: Tell) -> Unit:
+def measure(setting: Setting, seed: int, on_progress: OnProgress) -> Unit:
     """Draw, train, weigh, train again."""
     real, validate, test = drawings(setting, seed)
     options: dict[str, Any] = dict(DAGAN.presets[checks.one_of(setting.dagan, DAGAN.presets, "dagan", "lfiw-table2")])
     options |= {} if setting.steps is None else {"steps": setting.steps}
     # What a poor DAGAN is worth is for this experiment to show, so that no collapse is warned of.
     dagan = DAGAN(shape=(setting.side, setting.side), collapse=0.0, **options)
-    dagan.fit(real.x, real.y, seed=seed, tell=lambda share, words: tell(0.5 * share, f"{setting.dagan}: {words}"))
+    dagan.fit(
+        real.x, real.y, seed=seed, tell=lambda share, words: on_progress(0.5 * share, f"{setting.dagan}: {words}")
+    )
     drawn = {
         name: dagan.sample_from(real.x, each=each, seed=rng.child_seed(seed, name))
         for name, each in (("made", setting.copies), ("fit", 2), ("held", 1))
     }
     made = Drawings(drawn["made"], real.y.repeat_interleave(setting.copies))
-    tell(0.55, f"{setting.dagan}: weights")
+    on_progress(0.55, f"{setting.dagan}: weights")
     judge = fit_judge(real.x, drawn["fit"], (validate.x, drawn["held"]), setting, rng.child_seed(seed, "judge"))
     weighed = weigh(judge.log_ratio(made.x), judge.log_ratio(test.x), setting.min_ess)
     values: dict[str, Tensor] = {}
@@ -169,7 +171,7 @@ def measure(setting: Setting, seed: int, tell: Tell) -> Unit:
     steps = max(setting.epochs * len(real.x) // setting.batch, 1)
     sets = training_sets(real, made, weighed.log_weights, setting.real_share, seed)
     for i, (row, rows) in enumerate(sets.items()):
-        tell(0.6 + 0.4 * i / len(sets), f"{setting.dagan}: {row}")
+        on_progress(0.6 + 0.4 * i / len(sets), f"{setting.dagan}: {row}")
         net = FewShot(
             (setting.side,) * 2, setting.classes, seed=rng.child_seed(seed, "classes"), filters=setting.filters,
             blocks=setting.blocks,

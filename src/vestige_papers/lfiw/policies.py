@@ -41,7 +41,7 @@ from vestige.policy.evaluation import Evaluation, evaluate
 from vestige.policy.regression import Settings
 from vestige.policy.rewards import known_reward
 from vestige.policy.training import PPO, train
-from vestige.runner.experiment import Experiment, Tell
+from vestige.runner.experiment import Experiment, OnProgress
 
 RUNS = "lfiw-table3"  # whose units both are
 SWIMMER, CHEETAH, HUMANOID = "Swimmer-v5", "HalfCheetah-v5", "HumanoidStandup-v5"
@@ -110,7 +110,7 @@ class PolicyValue(Experiment[Config]):
         """As Table 3's, so that the ids agree."""
         return super().config(config) | {"experiment": RUNS}
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """Train, log, judge, and look."""
         name, begun = config.environment, time.process_time()
         behaviour, evaluated = train(
@@ -118,7 +118,7 @@ class PolicyValue(Experiment[Config]):
             (config.behaviour_steps, config.evaluated_steps),
             settings=PPO(batch=config.ppo_batch, lr=config.ppo_lr, discount=DISCOUNTS.get(name, PPO.discount)),
             seed=seed,
-            tell=lambda share, words: tell(TRAINED * share, words),
+            tell=lambda share, words: on_progress(TRAINED * share, words),
         )
         trained = time.process_time()
         logs, own = (
@@ -128,7 +128,7 @@ class PolicyValue(Experiment[Config]):
                 ("truth", evaluated, config.truth_episodes),
             )
         )
-        tell(COLLECTED, f"{name}: logs")
+        on_progress(COLLECTED, f"{name}: logs")
         found = evaluate(
             logs,
             evaluated,
@@ -142,7 +142,7 @@ class PolicyValue(Experiment[Config]):
             settings=Settings(hidden=config.hidden, steps=config.steps, batch=config.batch),
             sees=config.sees,
             seed=seed,
-            tell=lambda what, share: tell(COLLECTED + (1 - COLLECTED) * share, f"{name}: {what}"),
+            tell=lambda what, share: on_progress(COLLECTED + (1 - COLLECTED) * share, f"{name}: {what}"),
         )
         truth = truth_of(own, config.horizon)
         details = details_of(found) | {"reward": "known" if known_reward(name) else "learned"}

@@ -29,7 +29,7 @@ from vestige.core import checks, rng
 from vestige.core.errors import MissingPackage
 from vestige.data import readers as files
 from vestige.features import FeatureMap
-from vestige.runner.experiment import Tell
+from vestige.runner.experiment import OnProgress
 from vestige_papers.cdre.static import load, shuffled
 
 MODELS = ("vae", "gan", "under-trained", "skewed")
@@ -105,12 +105,12 @@ def skewed_shares(classes: int, skew: float) -> Float[Tensor, " k"]:
     return shares / shares.sum()
 
 
-def make(setting: Setting, seed: int, tell: Tell) -> Case:
+def make(setting: Setting, seed: int, on_progress: OnProgress) -> Case:
     """The case of one unit."""
-    return _from_files(setting, seed) if setting.model == OWN else _stand_in(setting, seed, tell)
+    return _from_files(setting, seed) if setting.model == OWN else _stand_in(setting, seed, on_progress)
 
 
-def _stand_in(setting: Setting, seed: int, tell: Tell) -> Case:
+def _stand_in(setting: Setting, seed: int, on_progress: OnProgress) -> Case:
     source = load(setting.data)
     x, y = shuffled(source, seed)
     n, train = setting.n, setting.train
@@ -119,14 +119,14 @@ def _stand_in(setting: Setting, seed: int, tell: Tell) -> Case:
         checks.refuse("n", "lfiw-table1", f"small enough for {len(x)} + {len(source.test_x)} images", n)
     test = torch.randperm(len(source.test_x), generator=rng.fork(seed, "test"))[:n]
     fitted, said = _map(setting, x[:train], y[:train], seed)
-    tell(0.2, f"{setting.model}: features")
+    on_progress(0.2, f"{setting.model}: features")
     shares = torch.bincount(y, minlength=len(source.names)).double()
     shares /= shares.sum()
     if setting.model == "skewed":
         sample = _skewed(x[train + 2 * n :], y[train + 2 * n :], shares, setting.skew)
     else:
         sample = _generated(setting, x[:train], y[:train], shares, seed)
-    tell(0.4, f"{setting.model}: trained")
+    on_progress(0.4, f"{setting.model}: trained")
 
     def draw(i: int) -> Drawn:
         drawn, log_weights = sample(n, rng.child_seed(seed, "draw", i))

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Tell, Verdict, line
+from vestige.runner.experiment import Line, OnProgress, Verdict, line
 from vestige.runner.paired import BEYOND, gap
 from vestige_papers.lfiw.augmentation import BOTH, BOTH_WEIGHTED, MADE, MADE_WEIGHTED, REAL, Augmentation
 from vestige_papers.lfiw.omniglot import SHOWN, Setting, measure
@@ -68,9 +68,9 @@ class LFIWTable2(Augmentation[Setting]):
         """As Table 2's, so that the ids of table and figure agree."""
         return super().config(config) | {"experiment": RUNS}
 
-    def run(self, config: Setting, seed: int, tell: Tell) -> Record:
+    def run(self, config: Setting, seed: int, on_progress: OnProgress) -> Record:
         """A DAGAN, its weights, and every row."""
-        values, details = measure(config, seed, tell)
+        values, details = measure(config, seed, on_progress)
         return self.record(config, seed, values=values, details=details)
 
     def validation(self, config: Setting) -> Setting:

@@ -30,7 +30,7 @@ from vestige.core import checks, rng
 from vestige.nets import MLP
 from vestige.ratios import Forest
 from vestige.ratios.weights import Augmented
-from vestige.runner.experiment import Tell
+from vestige.runner.experiment import OnProgress
 from vestige_papers.cdre.static import load
 from vestige_papers.lfiw.augmentation import Augmentation, outputs, train, training_sets, weigh
 
@@ -122,7 +122,7 @@ class LFIWTable2Covtype(Augmentation[Config]):
         """The learner."""
         return str(record.config["learner"])
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """A VAE, its weights, and every row."""
         (x, y), (test_x, test_y) = tables(config, seed)
         classes, groups = int(y.max()) + 1, CHOICES.get(config.data, ())
@@ -130,7 +130,7 @@ class LFIWTable2Covtype(Augmentation[Config]):
             "vae", likelihood="gaussian", shape=(x.shape[1],), conditions=classes, codes=config.codes,
             encoder=(config.width,), decoder=(config.width,) * 2, steps=config.vae_steps, collapse=0.0,
         ).fit(x, y, seed=seed)  # fmt: skip
-        tell(0.3, f"{config.learner}: VAE")
+        on_progress(0.3, f"{config.learner}: VAE")
         made_y = y.repeat_interleave(config.copies)
         made, others = (
             choose(vae.sample_each(made_y, seed=rng.child_seed(seed, name)), groups) for name in ("made", "others")
@@ -141,7 +141,7 @@ class LFIWTable2Covtype(Augmentation[Config]):
             ratio.log_ratio(with_class(*pair, classes)) for pair in ((made, made_y), (test_x, test_y))
         )
         weighed = weigh(seen_made, seen_test, config.min_ess)
-        tell(0.5, f"{config.learner}: weights")
+        on_progress(0.5, f"{config.learner}: weights")
         values: dict[str, Tensor] = {}
         # Columns in units of the real rows' own; a constant one keeps its unit.
         deviation, mean = torch.std_mean(x, 0, correction=0)
@@ -150,7 +150,7 @@ class LFIWTable2Covtype(Augmentation[Config]):
         sets = training_sets((x, y), (made, made_y), weighed.log_weights, config.real_share, seed)
         for i, (row, rows) in enumerate(sets.items()):
             values[row] = (learnt(config, rows, test_x, classes, seed) == test_y).double().mean()
-            tell(0.5 + 0.5 * (i + 1) / len(sets), f"{config.learner}: {row}")
+            on_progress(0.5 + 0.5 * (i + 1) / len(sets), f"{config.learner}: {row}")
         calibration: dict[str, Any] = ratio.report_["calibration"]
         return self.record(
             config,

@@ -23,7 +23,7 @@ from vestige import data
 from vestige.continual import learners as methods
 from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, audited_run
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Tell, Verdict, line
+from vestige.runner.experiment import Line, OnProgress, Verdict, line
 from vestige.runner.trained import Trained
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class RobustAudit(Trained[Config]):
         stream = stream_of(config, seed)
         return stream, learner_of(config, stream, seed)
 
-    def run(self, config: Config, seed: int, tell: Tell) -> Record:
+    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """One evaluation, watched."""
         stream, learner = self.parts(config, seed)
         found = audited_run(
@@ -162,7 +162,9 @@ class RobustAudit(Trained[Config]):
             seed=seed,
             epochs=1 if stream.declared.ordered else config.epochs,
             batch_size=config.batch_size,
-            on_progress=lambda p: tell(p.done / p.total, f"{config.method} on {config.stream}, task {p.task + 1}"),
+            on_progress=lambda p: on_progress(
+                p.done / p.total, f"{config.method} on {config.stream}, task {p.task + 1}"
+            ),
         )
         return self.adopt(found, config)
 

@@ -35,7 +35,7 @@ from vestige.continual.record import Record
 from vestige.core import checks, rng
 from vestige.data.split import Permute
 from vestige.data.task import Task
-from vestige.runner.experiment import Tell
+from vestige.runner.experiment import OnProgress
 from vestige.runner.trained import Trained
 
 TASKS = ("split", "permuted")
@@ -92,14 +92,14 @@ def learner_of(setting: Setting, stream: data.Stream, samples: int, seed: int) -
     return VCL(Spec(stream.input_shape, stream.n_outputs), config, seed=seed)
 
 
-def learn(learner: VCL, task: Task, setting: Setting, seed: int, tell: Tell) -> None:
+def learn(learner: VCL, task: Task, setting: Setting, seed: int, on_progress: OnProgress) -> None:
     """Task A, whole: when it ends, the posterior is the prior."""
     learner.begin_task(task)
     for epoch in range(setting.epochs):
         order = torch.randperm(len(task), generator=rng.fork(seed, "order", epoch))
         for rows in order.split(setting.batch_size):
             learner.observe(task.x[rows], task.y[rows])
-        tell(0.9 * (epoch + 1) / setting.epochs, f"{setting.tasks}, task A")
+        on_progress(0.9 * (epoch + 1) / setting.epochs, f"{setting.tasks}, task A")
     learner.end_task(task)
 
 
@@ -173,17 +173,17 @@ class EarlyRuns(Trained[Setting]):
         stream = stream_of(config, seed)
         return stream, learner_of(config, stream, config.samples_a, seed)
 
-    def run(self, config: Setting, seed: int, tell: Tell) -> Record:
+    def run(self, config: Setting, seed: int, on_progress: OnProgress) -> Record:
         """Learn A once, then watch `runs` runs on B."""
         checks.one_of(config.tasks, TASKS, "tasks", self.name)
         checks.whole(config.runs, "runs", self.name, low=2)
         stream, learner = self.parts(config, seed)
         tasks = iter(stream)
-        learn(learner, next(tasks), config, seed, tell)
+        learn(learner, next(tasks), config, seed, on_progress)
         values, state = after_a(learner, stream, seed), learner.state_dict()
         task_b, found = next(tasks), []
         for r in range(config.runs):
             found.append(watched(config, stream, state, task_b, rng.child_seed(seed, "run", r)))
-            tell(0.9 + 0.1 * (r + 1) / config.runs, f"{config.tasks}, run {r + 1} on task B")
+            on_progress(0.9 + 0.1 * (r + 1) / config.runs, f"{config.tasks}, run {r + 1} on task B")
         task_b.withdraw()
         return self.record(config, seed, values=gathered(found) | values)
