@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 import vestige as vs
+from vestige_papers.lfiw import dagan as lfiw
 
 FILE = Path(__file__).with_name("numbers.json")
 RTOL, ATOL = 1e-4, 1e-6
@@ -502,7 +503,7 @@ def generator_numbers(name: str) -> dict[str, Any]:
     x, y = pixels(2, 24, 8)
     found: dict[str, Any] = {}
     if name == "dagan":
-        dagan = vs.generators.DAGAN(shape=(8, 8), **spelled(vs.generators.DAGAN, DAGAN)).fit(x, y, seed=3)
+        dagan = lfiw.DAGAN(shape=(8, 8), **spelled(lfiw.DAGAN, DAGAN)).fit(x, y, seed=3)
         return drawn("of two", dagan.sample_from(x[:2], each=3, seed=4))
     kind = name.split()[0]
     options = {"shape": (8, 8), "conditions": 2, "collapse": 0.0} | GENERATORS[name]
@@ -656,7 +657,7 @@ KINDS = {
     "generators": Kind(
         (*GENERATORS, "dagan"),
         generator_numbers,
-        lambda name: vs.generators.DAGAN if name == "dagan" else vs.generators.GENERATORS[name.split()[0]],
+        lambda name: lfiw.DAGAN if name == "dagan" else vs.generators.GENERATORS[name.split()[0]],
     ),
     "features": Kind(tuple(FEATURES), feature_numbers, lambda name: vs.features.FEATURES[name.split()[0]]),
     "comparison": Kind(COMPARISONS, comparison_numbers),

@@ -9,7 +9,6 @@ import torch
 from smoke import read, run_smoke
 from vestige import data, runner
 from vestige.continual import learners as methods
-from vestige.continual.learners.vcl_presets import PRESETS
 from vestige.continual.record import Record
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.robust import (
@@ -24,6 +23,7 @@ from vestige_papers.robust import (
 from vestige_papers.robust import (
     unseen as robust_unseen,
 )
+from vestige_papers.robust.published import PRESETS
 from vestige_papers.robust.runs import (
     CORESET,
     EWC,

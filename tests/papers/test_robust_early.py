@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from vestige import runner
-from vestige.continual.audit.early import KINDS, Early, watch
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.robust import early_runs as robust_early_runs
 from vestige_papers.robust.early import PAPER, early_values, mean_and_se
 from vestige_papers.robust.early_runs import Setting, gathered, learner_of, stream_of, watched
+from vestige_papers.robust.first_batches import KINDS, Early, watch
 
 NAMES = ("robust-fig2", "robust-fig3", "robust-fig4")
 SMOKE = EXPERIMENTS["robust-fig2"].presets["smoke"]

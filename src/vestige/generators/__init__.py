@@ -1,14 +1,10 @@
-"""Generators: they learn condition after condition, and draw samples of each. One file a kind, a line in the dict.
-
-`DAGAN` is not in the dict: it has no conditions, and needs an example for each sample.
-"""
+"""Generators: they learn condition after condition, and draw samples of each. One file a kind, a line in the dict."""
 
 from pathlib import Path
 from typing import Any
 
 from vestige.core import checks
 from vestige.generators.base import Generator
-from vestige.generators.dagan import DAGAN
 from vestige.generators.fgan import FGAN
 from vestige.generators.per_class import ConvGAN, DenseGAN
 from vestige.generators.source import Source
@@ -38,4 +34,4 @@ def load(path: str | Path) -> Generator:
     return Generator.load(path)
 
 
-__all__ = ["DAGAN", "GENERATORS", "Generator", "Source", "build", "load"]
+__all__ = ["GENERATORS", "Generator", "Source", "build", "load"]

@@ -5,7 +5,7 @@ DAGAN learns from the training drawings, and makes `copies` of each. The classif
 classes have the network of App. C.4. Of the validation drawings half stop the former early, by log-loss, and half
 calibrate it (Platt); its figures are taken on test drawings, which train nothing.
 
-Two DAGANs (`nets.dagan`): one that makes pixels, as the paper's does, and one that moves those of its example.
+Two DAGANs (`lfiw.dagan`): one that makes pixels, as the paper's does, and one that moves those of its example.
 
 Deviations. C.4 does not say what the binary classifier sees, or how much is generated: here single drawings, as in
 section 3.1, so that a ratio says how much a drawing looks like any real one, and not whether it is of its class. What
@@ -24,13 +24,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from vestige.core import checks, rng
-from vestige.generators.dagan import DAGAN
 from vestige.generators.pictures import pack
-from vestige.nets.few_shot import FewShot
 from vestige.ratios.calibration import Affine, platt
 from vestige.runner.experiment import OnProgress
 from vestige_papers.cdre.static import load
 from vestige_papers.lfiw.augmentation import REAL, Weighed, outputs, train, training_sets, weigh
+from vestige_papers.lfiw.dagan import DAGAN
+from vestige_papers.lfiw.few_shot import FewShot
 
 SHOWN, COLUMNS = 6, 10  # classes of Fig. 2, and drawings in each of its rows
 

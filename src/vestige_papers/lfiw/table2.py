@@ -55,7 +55,7 @@ class LFIWTable2(Augmentation[Setting]):
         "smoke": "Omniglot (digits of 8 x 8, 5 classes, 16 images each) and nearly all training.",
         "laptop": "100 of 1623 classes, drawn by the seed; small DAGANs, 2000 steps (10 000 of the "
         "critic) and 1000; 32 filters, not 64; 16 and 8 epochs at 3e-3, not 100 at 1e-3.",
-        "paper": "Antoniou et al.'s networks (see nets.dagan).",
+        "paper": "Antoniou et al.'s networks (see `lfiw.dagan`).",
     }
 
     def arms(self, config: Setting) -> Sequence[Setting]:

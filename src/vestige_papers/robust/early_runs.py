@@ -2,7 +2,7 @@
 
 Split: A is the first half of the classes, B the second. Permuted: A is the data, B the same with its pixels in another
 order, a new one each run. VCL (100-100, Adam at 1e-3, B.2) learns A in `epochs` of batches of 256; then, from that
-same posterior each time, `runs` times `batches` batches of 16 rows of B, watched (`vestige.continual.audit.early`).
+same posterior each time, `runs` times `batches` batches of 16 rows of B, watched (see `first_batches`).
 
 Deviations and what the paper leaves open:
 - Log-variances start at -6 (`log_var`), as in the code of VCL's authors; the paper says a variance of 1e-6, which is
@@ -28,7 +28,6 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from vestige import data
-from vestige.continual.audit.early import KINDS, Early, prediction_entropies, watch
 from vestige.continual.learners import VCL, Outputs, Spec
 from vestige.continual.learners.vcl import VCLConfig
 from vestige.continual.record import Record
@@ -37,6 +36,7 @@ from vestige.data.split import Permute
 from vestige.data.task import Task
 from vestige.runner.experiment import OnProgress
 from vestige.runner.trained import Trained
+from vestige_papers.robust.first_batches import KINDS, Early, prediction_entropies, watch
 
 TASKS = ("split", "permuted")
 TEST_ROWS = 2000  # of a task, that the network is asked about when A is learnt

@@ -1,7 +1,7 @@
 """What Fig. 5 to 21 of Farquhar and Gal share: one run of one method, and what is read from it.
 
 A unit is a `Setting` with its `row` filled in. What it leaves open (None) is as printed in B.2 to B.5, which
-`vestige.continual.learners.vcl_presets` holds with its own account of what the paper leaves out. Beyond that:
+`vestige_papers.robust.published` holds with its own account of what the paper leaves out. Beyond that:
 - Single-headed, every method trains over all ten outputs from the first task on: B.3 has "the single head", and
   "predictions are not constrained to be from the 'ground truth' task for either training or testing". Tested are the
   outputs of the tasks so far, which those of later tasks, never labels yet, have no part in.
@@ -27,13 +27,13 @@ from typing import Any, ClassVar, Literal
 
 from vestige import data
 from vestige.continual import learners as methods
-from vestige.continual.learners.vcl_presets import PRESETS
 from vestige.continual.record import Record
 from vestige.data.dataset import DataSet, every_nth
 from vestige.metrics import matrix
 from vestige.runner.experiment import Line, line
 from vestige.runner.trained import Trained
 from vestige.runner.validation import OnHeldOutRows
+from vestige_papers.robust.published import printed
 from vestige_papers.rwalk.runs import for_validation
 
 VCL, HYBRID, CORESET, EWC = "VCL", "VCL + coreset", "Coreset only", "EWC"
@@ -54,7 +54,7 @@ OF_REPLAY = ("net", "generator", "generator_preset", "samples_per_class", "batch
 
 @dataclass(frozen=True)
 class Setting:
-    """A run of `row`, as `preset` of `vcl_presets` has it but for the fields that are not None.
+    """A run of `row`, as `preset` of `published` has it but for the fields that are not None.
 
     A field that the row's method does not have is None in its unit. `ewc_epochs` are EWC's, whose training is another;
     in a unit they have become its `epochs`. `coreset_prior` is what the KL of the fit to a coreset is taken from: the
@@ -106,8 +106,8 @@ def filled(setting: Setting, row: str, **changed: Any) -> Setting:  # noqa: ANN4
 
     EWC has batches, widths and a learning rate of its own, whatever `setting` says of the others.
     """
-    printed = PRESETS[setting.preset][METHODS[row]]
-    known = {"epochs": printed.epochs, "batch_size": printed.batch_size, **printed.fields}
+    chosen = printed(setting.preset, METHODS[row])
+    known = {"epochs": chosen.epochs, "batch_size": chosen.batch_size, **chosen.fields}
     config = methods.METHODS[METHODS[row]].default_config()
     names = (*LEARNER, *(OF_REPLAY if isinstance(setting, Replayed) else ()))
     own = {name for name in (*names, "epochs", "batch_size") if name in known or hasattr(config, name)}
@@ -115,8 +115,8 @@ def filled(setting: Setting, row: str, **changed: Any) -> Setting:  # noqa: ANN4
     if row == EWC:
         given = {"epochs": setting.ewc_epochs, "lam": setting.lam}
     given |= {name: value for name, value in changed.items() if name in own}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    resolved = {name: chosen.get(name, known.get(name, getattr(config, name, None))) for name in sorted(own)}
+    said = {name: value for name, value in given.items() if value is not None}
+    resolved = {name: said.get(name, known.get(name, getattr(config, name, None))) for name in sorted(own)}
     prior = changed.get("coreset_prior", setting.coreset_prior) or CORESET_PRIOR.get(row)
     resolved["coreset_prior"] = prior if row in WITH_CORESET else None
     unit: dict[str, Any] = dict.fromkeys({*names, "ewc_epochs"} - own) | resolved
@@ -155,7 +155,8 @@ def learner_of(setting: Setting, stream: data.Stream, seed: int) -> methods.Lear
     given: dict[str, Any] = {name: getattr(setting, name) for name in names if getattr(setting, name) is not None}
     if isinstance(setting, Replayed) and setting.generator_epochs is not None:
         given["generator_options"] = {"epochs": setting.generator_epochs}
-    return methods.build(METHODS[setting.row], stream, seed=seed, preset=setting.preset, **given)
+    method = METHODS[setting.row]
+    return methods.build(method, stream, seed=seed, **(printed(setting.preset, method).fields | given))
 
 
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
-from vestige.continual.learners.vcl_presets import WHOLE_TASK
 from vestige.continual.record import Record
 from vestige.runner.experiment import Line, Verdict
+from vestige_papers.robust.published import WHOLE_TASK
 from vestige_papers.robust.runs import (
     CORESET_PRIOR,
     HYBRID,

@@ -2,16 +2,11 @@
 
 "paper" is what the papers say, and the defaults of each method. "authors" replaces what their code does otherwise, as
 far as it has the method at all: of EWC it has only the online form, which the paper too calls EWC. Strengths, memory
-and learning rate stay those of the default. Fields that are given beside a preset win over it. The experiments of
-Farquhar and Gal are presets too, of the methods that they run: see `vcl_presets`.
-"""
+and learning rate stay those of the default. Fields that are given beside a preset win over it."""
 
 from __future__ import annotations
 
 from typing import Any
-
-from vestige.continual.learners import vcl_presets
-from vestige.core.checks import one_of
 
 Fields = dict[str, Any]
 
@@ -32,12 +27,9 @@ AUTHORS: dict[str, Fields] = {
     "rwalk_s": _RWALK,
 }
 
-PRESETS = ("paper", "authors", *vcl_presets.PRESETS)
+PRESETS = ("paper", "authors")
 
 
 def preset_fields(preset: str, method: str) -> Fields:
     """What `preset` replaces in the configuration of `method`."""
-    if preset in vcl_presets.PRESETS:
-        methods = vcl_presets.PRESETS[preset]
-        return methods[one_of(method, methods, "method", f"preset '{preset}'")].fields
     return {} if preset == "paper" else AUTHORS.get(method, _TRAINING)

@@ -13,7 +13,7 @@ over the outputs of the task if it is told, of all tasks so far if not.
 Deviations. The paper starts variances at 1e-6. Taken literally (`log_var=math.log(1e-6)`), nothing after the first task
 is learnt: its posterior, hardly wider than it began, is the next prior and holds every weight. The authors of VCL start
 log-variances at -6, and so do we. The maximum-likelihood fit is `fit_steps` batches long; the papers do not say how
-long. Batches and epochs are the protocol's to say: `vcl_presets` has those of the paper.
+long. Batches and epochs are the protocol's to say: `vestige_papers.robust.published` has those of Farquhar and Gal.
 """
 
 from __future__ import annotations

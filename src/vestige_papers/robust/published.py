@@ -1,8 +1,8 @@
 """The settings of Farquhar and Gal, B.2 to B.5 and C.4 to C.8.1, by experiment and method.
 
-    chosen = PRESETS["split-mnist"]["vcl"]
-    learner = build("vcl", stream, seed=seed, preset="split-mnist")  # the same as **chosen.fields
-    record = run(stream, learner, seed=seed, epochs=chosen.epochs, batch_size=chosen.batch_size)
+    chosen = printed("split-mnist", "vcl")
+    learner = vs.methods.build("vcl", stream, seed=seed, **chosen.fields)
+    record = vs.run(stream, learner, seed=seed, epochs=chosen.epochs, batch_size=chosen.batch_size)
 
 A name that ends in "-multi" is the experiment with a head a task: its stream trains over the "current" outputs and is
 told the task at test time, and coresets are fitted head by head. The others have one head for all.
@@ -27,6 +27,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from vestige.core.checks import one_of
+
 Fields = dict[str, Any]
 
 PRINTED_LOG_VAR = math.log(1e-6)
@@ -35,7 +37,7 @@ WHOLE_TASK = 60_000
 
 
 @dataclass(frozen=True)
-class Preset:
+class PrintedSetting:
     """What the protocol is given, and the fields of the method's configuration."""
 
     epochs: int
@@ -43,20 +45,22 @@ class Preset:
     fields: Fields
 
 
-def _bayesian(epochs: int, batch_size: int, hidden: tuple[int, ...], coreset: int, fit: str) -> dict[str, Preset]:
+def _bayesian(
+    epochs: int, batch_size: int, hidden: tuple[int, ...], coreset: int, fit: str
+) -> dict[str, PrintedSetting]:
     """The three variants of section 6.2, which differ in nothing but the coreset and the prior."""
     plain: Fields = {"hidden": hidden, "lr": 1e-3, "prior_std": 1.0, "log_var": -6.0}  # B.2
     plain |= {"train_samples": 10, "test_samples": 100}
     kept = plain | {"coreset": coreset, "coreset_sampler": "k_center", "coreset_fit": fit, "coreset_steps": epochs}
     variants = {"vcl": plain, "vcl_coreset": kept, "coreset_only": kept}
-    return {method: Preset(epochs, batch_size, fields) for method, fields in variants.items()}
+    return {method: PrintedSetting(epochs, batch_size, fields) for method, fields in variants.items()}
 
 
-def _replay(epochs: int, batch_size: int, hidden: tuple[int, ...], generator: str) -> dict[str, Preset]:
+def _replay(epochs: int, batch_size: int, hidden: tuple[int, ...], generator: str) -> dict[str, PrintedSetting]:
     """VGR, whose training is VCL's, and its merged form (C.1), of which no number is printed."""
     plain = _bayesian(epochs, batch_size, hidden, 0, "together")["vcl"].fields
     fields = plain | _generated(generator)
-    return {method: Preset(epochs, batch_size, fields) for method in ("vgr", "vgr_vcl")}
+    return {method: PrintedSetting(epochs, batch_size, fields) for method in ("vgr", "vgr_vcl")}
 
 
 def _generated(generator: str) -> Fields:
@@ -65,20 +69,20 @@ def _generated(generator: str) -> Fields:
     return {"generator": generator, "generator_preset": "paper", "samples_per_class": 6000, **cap}
 
 
-def _dropout() -> dict[str, Preset]:
+def _dropout() -> dict[str, PrintedSetting]:
     """C.8.1."""
     fields: Fields = {"net": "conv", "hidden": (128,), "dropout": 0.25, "l2": 0.01, "test_samples": 100}
-    return {"vgr_mc_dropout": Preset(25, 256, fields | _generated("gan_conv"))}
+    return {"vgr_mc_dropout": PrintedSetting(25, 256, fields | _generated("gan_conv"))}
 
 
-def _ewc(hidden: tuple[int, ...]) -> dict[str, Preset]:
+def _ewc(hidden: tuple[int, ...]) -> dict[str, PrintedSetting]:
     """EWC in the form of Huszar (2018); B.3, and "in exactly the same way" B.4."""
     fields: Fields = {"hidden": hidden, "optimizer": "sgd", "lr": 1e-2, "fisher_samples": 200, "lam": 10.0}
     # lam is "the coefficient of the regularization term": no factor 1/2 beside it.
-    return {"ewc_huszar": Preset(20, 256, fields | {"half": False})}
+    return {"ewc_huszar": PrintedSetting(20, 256, fields | {"half": False})}
 
 
-PRESETS: dict[str, dict[str, Preset]] = {
+PRESETS: dict[str, dict[str, PrintedSetting]] = {
     # B.2, C.4
     "permuted-mnist": _bayesian(100, 256, (100, 100), 200, "together") | _replay(120, 256, (100, 100), "gan_dense"),
     # B.3, C.5, C.8.1
@@ -92,3 +96,9 @@ PRESETS: dict[str, dict[str, Preset]] = {
     "split-fashion-mnist": _bayesian(120, WHOLE_TASK, (200,) * 4, 40, "together") | _ewc((256,) * 4),
     "split-fashion-mnist-multi": _bayesian(120, WHOLE_TASK, (200,) * 4, 40, "per_task") | _ewc((256,) * 4),
 }
+
+
+def printed(preset: str, method: str) -> PrintedSetting:
+    """The printed setting of `method` in the experiment `preset`; one that the paper did not run is refused."""
+    methods = PRESETS[one_of(preset, PRESETS, "preset", "printed")]
+    return methods[one_of(method, methods, "method", f"preset '{preset}'")]

@@ -9,10 +9,9 @@ import torch
 from toys import blobs
 from vestige import store
 from vestige.core.errors import InputError, NotEstimable, NotFitted, StoreError, VestigeWarning
-from vestige.generators import DAGAN
 from vestige.generators.base import spread
-from vestige.generators.pairs import Classes
 from vestige.generators.pictures import training_curves
+from vestige_papers.lfiw.dagan import DAGAN, Classes
 
 SIDE = 8
 DATA = blobs(n_classes=3, per_class=12, side=SIDE)

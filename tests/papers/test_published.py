@@ -9,11 +9,11 @@ from toys import blobs
 from vestige import store
 from vestige.continual import protocol
 from vestige.continual.learners import build
-from vestige.continual.learners.vcl_presets import PRESETS, PRINTED_LOG_VAR, WHOLE_TASK
 from vestige.core import rng
 from vestige.core.errors import InputError, UnknownName
 from vestige.data.split import split
 from vestige.nets.fisher import fisher_empirical
+from vestige_papers.robust.published import PRESETS, PRINTED_LOG_VAR, WHOLE_TASK, printed
 
 
 def test_the_numbers_in_print():
@@ -33,16 +33,16 @@ def test_the_numbers_in_print():
 
 
 @pytest.mark.parametrize(("name", "method"), [(n, m) for n, methods in PRESETS.items() for m in methods])
-def test_every_preset_builds_its_method_and_fields_beside_it_win(name, method):
-    learner = build(method, split(blobs(), 2), preset=name)
+def test_every_preset_builds_its_method(name, method):
+    fields = printed(name, method).fields
+    learner = build(method, split(blobs(), 2), **fields)
     told = learner.describe()
-    assert all(told[key] == value for key, value in PRESETS[name][method].fields.items())
-    assert build(method, split(blobs(), 2), preset=name, hidden=(3,)).config.hidden == (3,)
+    assert all(told[key] == value for key, value in fields.items())
 
 
 def test_a_method_that_the_paper_did_not_run_is_refused():
     with pytest.raises(UnknownName, match="preset 'permuted-mnist'"):
-        build("ewc_huszar", split(blobs(), 2), preset="permuted-mnist")
+        printed("permuted-mnist", "ewc_huszar")
 
 
 def test_a_variance_as_small_as_printed_learns_nothing_after_the_first_task():

@@ -9,13 +9,19 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from toys import blobs
-from vestige.continual.audit.early import Early, final_layer_gradients, gradient_ratio, prediction_entropies, watch
 from vestige.continual.learners.base import Outputs, Spec
 from vestige.continual.learners.vcl import VCL, VCLConfig, expected_loss
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.data.split import split
 from vestige.nets.bayes import BayesMLP
+from vestige_papers.robust.first_batches import (
+    Early,
+    final_layer_gradients,
+    gradient_ratio,
+    prediction_entropies,
+    watch,
+)
 
 SURE = -60.0  # a log-variance that leaves nothing to draw
 N = 500  # rows of the task

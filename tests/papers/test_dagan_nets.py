@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from vestige.nets.dagan import COPY, REACH, Mover, PairCritic, PixelMaker, halves
+from vestige_papers.lfiw.dagan import COPY, REACH, PairCritic, PixelGenerator, PixelMover, halves
 
 IMAGE = (1, 9, 6)
-KINDS = [Mover, PixelMaker]
+KINDS = [PixelMover, PixelGenerator]
 
 
 def inputs(n=5, image=IMAGE, codes=4):
@@ -47,7 +47,7 @@ def test_both_noise_and_example_decide(kind):
 
 
 def test_residual_convolutions_add_to_what_they_read():
-    net = made(Mover, layers=2)
+    net = made(PixelMover, layers=2)
     level = net.down[0]
     x = torch.rand(2, 1, 9, 6)
     with torch.no_grad():
@@ -60,7 +60,7 @@ def test_residual_convolutions_add_to_what_they_read():
 
 def test_a_mover_that_shifts_by_one_pixel_shifts_by_one_pixel():
     image = (1, 8, 16)
-    net = made(Mover, image).eval()
+    net = made(PixelMover, image).eval()
     z, examples = inputs(image=image)
     right, down = 2 / 16, 2 / 8  # one pixel, where the whole side is 2
     with torch.no_grad():
@@ -77,7 +77,7 @@ def test_a_mover_that_shifts_by_one_pixel_shifts_by_one_pixel():
 
 
 def test_no_part_moves_further_than_the_reach():
-    net = made(Mover)
+    net = made(PixelMover)
     z, examples = inputs()
     with torch.no_grad():
         net.shift.bias.fill_(50.0)
@@ -86,7 +86,7 @@ def test_no_part_moves_further_than_the_reach():
 
 
 def test_a_maker_of_pixels_begins_near_a_copy():
-    net = made(PixelMaker).eval()
+    net = made(PixelGenerator).eval()
     z, examples = inputs()
     black_and_white = (examples > 0.5).float()
     with torch.no_grad():

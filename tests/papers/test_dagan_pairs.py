@@ -3,8 +3,7 @@
 import torch
 from torch import nn
 
-from vestige.generators.pairs import Classes, critic_terms
-from vestige.nets.dagan import PairCritic
+from vestige_papers.lfiw.dagan import Classes, PairCritic, critic_terms
 
 COUNT = torch.tensor([2, 5, 3])
 CLASSES = Classes(COUNT.cumsum(0) - COUNT, COUNT)
