@@ -1,5 +1,6 @@
 """Files that are written whole or not at all, checked when they are read, and free of pickle."""
 
+from vestige.store.codec import decode, encode, restore
 from vestige.store.objects import (
     FORMAT,
     canonical,
@@ -11,4 +12,16 @@ from vestige.store.objects import (
     write_bytes,
 )
 
-__all__ = ["FORMAT", "canonical", "content_id", "load", "load_built", "load_into", "save", "write_bytes"]
+__all__ = [
+    "FORMAT",
+    "canonical",
+    "content_id",
+    "decode",
+    "encode",
+    "load",
+    "load_built",
+    "load_into",
+    "restore",
+    "save",
+    "write_bytes",
+]

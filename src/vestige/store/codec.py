@@ -1,0 +1,226 @@
+"""The one codec: dataclasses and fitted objects become JSON and tensors, and come back by their annotations.
+
+What is stored of an object are its dataclass fields, and the attributes that `fit` learnt: those whose annotated name
+ends in "_". Nested objects, lists, tuples, dicts and tensors follow. A file names classes only for the reader to check:
+what is built is decided by the annotations, or by a name from the `classes` that the caller allows. Nothing in a file
+is run or imported.
+
+    fields, tensors = encode(thing)
+    same = decode(Thing, fields, tensors)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+import torch
+from jaxtyping import AbstractArray
+from torch import Tensor, nn
+
+from vestige.core.errors import StoreError
+
+T = TypeVar("T")
+NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+TENSOR, CLASS = "tensor", "class"
+
+
+def stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
+    """The names that are stored of an object of `kind`, and their annotations."""
+    hints = typing.get_type_hints(kind)
+    made = {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init} if dataclasses.is_dataclass(kind) else {}
+    constant = {name for name, hint in hints.items() if typing.get_origin(hint) is ClassVar}
+    learnt = {name: hint for name, hint in hints.items() if name.endswith("_") and name not in constant}
+    return {**made, **{name: hint for name, hint in learnt.items() if not name.startswith("_")}}
+
+
+def encode(value: object) -> tuple[Any, dict[str, Tensor]]:
+    """`value` as plain JSON, in which {"tensor": key} stands for a tensor, and the tensors by key."""
+    tensors: dict[str, Tensor] = {}
+    return _plain(value, "", tensors), tensors
+
+
+def _plain(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:  # noqa: ANN401 - any stored value
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Tensor):
+        tensors[path] = value.detach()
+        return {TENSOR: path}
+    if isinstance(value, Path):
+        return str(value)
+    at = f"{path}." if path else ""
+    if isinstance(value, nn.Module):
+        return {CLASS: type(value).__name__} | _plain(dict(value.state_dict()), path, tensors)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry, f"{at}{key}", tensors) for key, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        entries = sorted(value) if isinstance(value, set | frozenset) else value
+        return [_plain(entry, f"{at}{i}", tensors) for i, entry in enumerate(entries)]
+    names = stored_names(type(value))
+    if not names and not dataclasses.is_dataclass(value):
+        raise TypeError(f"The codec has no way to store a {type(value).__name__} (at '{path}').")
+    held = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return {CLASS: type(value).__name__} | {k: _plain(v, f"{at}{k}", tensors) for k, v in held.items()}
+
+
+def decode(
+    kind: Any,  # noqa: ANN401 - a class or an annotation
+    data: Any,  # noqa: ANN401 - plain JSON
+    tensors: Mapping[str, Tensor] | None = None,
+    *,
+    classes: Mapping[str, type] | None = None,
+) -> Any:  # noqa: ANN401 - what `kind` says
+    """The inverse of `encode`; `classes` are those that may stand where the annotation names a base of theirs.
+
+    A value that does not fit its annotation is refused with the key at which it stands.
+    """
+    return _Reader(tensors or {}, classes or {}).read(kind, data, "")
+
+
+def restore(thing: object, data: Any, tensors: Mapping[str, Tensor], classes: Mapping[str, type] | None = None) -> None:  # noqa: ANN401
+    """Give `thing`, built from its configuration, what an object like it had learnt; networks load their weights."""
+    _Reader(tensors, classes or {}).into(thing, data, "", learnt_only=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    tensors: Mapping[str, Tensor]
+    classes: Mapping[str, type]
+
+    def read(self, hint: Any, data: Any, path: str) -> Any:  # noqa: ANN401
+        origin, args = typing.get_origin(hint), typing.get_args(hint)
+        if origin in (typing.Union, types.UnionType):
+            return self.either(args, data, path)
+        if origin is Literal:
+            return data if data in args else self.refuse(path, f"one of {args}", data)
+        if origin is typing.Annotated:
+            return self.read(args[0], data, path)
+        if hint is Any or hint is object or isinstance(hint, TypeVar):
+            return self.anything(data, path)
+        base = origin or hint
+        if isinstance(base, type) and (issubclass(base, Tensor | AbstractArray)):
+            return self.tensor(data, path)
+        if base is float:
+            return self.real(data, path)
+        if base in (bool, int, str, type(None)):
+            if (data is None) if base is type(None) else (type(data) is base):
+                return data
+            return self.refuse(path, f"a {base.__name__}", data)
+        if base is Path:
+            return Path(self.read(str, data, path))
+        if isinstance(base, type) and issubclass(base, Mapping):
+            return self.mapping(args or (str, Any), data, path)
+        if isinstance(base, type) and issubclass(base, Sequence | set | frozenset):
+            return self.sequence(base, args, data, path)
+        if isinstance(base, type):
+            return self.thing(base, data, path)
+        raise TypeError(f"The codec has no way to read a {hint} (at '{path}').")
+
+    def refuse(self, path: str, must: str, data: Any) -> Any:  # noqa: ANN401
+        got = type(data).__name__ if isinstance(data, dict | list) else repr(data)
+        raise StoreError(f"The key '{path}' must be {must}. Got {got} instead.")
+
+    def either(self, arms: tuple[Any, ...], data: Any, path: str) -> Any:  # noqa: ANN401
+        if data is None and type(None) in arms:
+            return None
+        problem: StoreError | None = None
+        for arm in arms:
+            try:
+                return self.read(arm, data, path)
+            except StoreError as error:
+                problem = error
+        raise problem or StoreError(f"The key '{path}' has no value.")
+
+    def anything(self, data: Any, path: str) -> Any:  # noqa: ANN401
+        if isinstance(data, dict):
+            if set(data) == {TENSOR}:
+                return self.tensor(data, path)
+            return {key: self.anything(entry, f"{path}.{key}") for key, entry in data.items()}
+        if isinstance(data, list):
+            return [self.anything(entry, f"{path}.{i}") for i, entry in enumerate(data)]
+        return data
+
+    def tensor(self, data: Any, path: str) -> Tensor:  # noqa: ANN401
+        if not (isinstance(data, dict) and set(data) == {TENSOR} and isinstance(data[TENSOR], str)):
+            self.refuse(path, "a tensor", data)
+        if data[TENSOR] not in self.tensors:
+            raise StoreError(f"The tensor '{data[TENSOR]}' is missing.")
+        return self.tensors[data[TENSOR]]
+
+    def real(self, data: Any, path: str) -> float:  # noqa: ANN401
+        if isinstance(data, str) and data in NOT_FINITE:
+            return NOT_FINITE[data]
+        if isinstance(data, bool) or not isinstance(data, int | float):
+            self.refuse(path, "a number", data)
+        return float(data)
+
+    def mapping(self, args: tuple[Any, ...], data: Any, path: str) -> dict[Any, Any]:  # noqa: ANN401
+        if not isinstance(data, dict):
+            self.refuse(path, "an object", data)
+        read = {}
+        for key, entry in data.items():
+            try:
+                name = int(key) if args[0] is int else key
+            except ValueError:
+                self.refuse(path, "an object with whole numbers for names", key)
+            read[name] = self.read(args[1], entry, f"{path}.{key}" if path else key)
+        return read
+
+    def sequence(self, base: type, args: tuple[Any, ...], data: Any, path: str) -> Any:  # noqa: ANN401
+        if not isinstance(data, list):
+            self.refuse(path, "a list", data)
+        fixed = base is tuple and args and args[-1] is not Ellipsis
+        if fixed and len(args) != len(data):
+            self.refuse(path, f"{len(args)} long", data)
+        hints = args if fixed else [args[0] if args else Any] * len(data)
+        at = f"{path}." if path else ""
+        read = [self.read(hint, entry, f"{at}{i}") for i, (hint, entry) in enumerate(zip(hints, data, strict=True))]
+        return base(read) if base in (tuple, set, frozenset) else read
+
+    def thing(self, base: type, data: Any, path: str) -> Any:  # noqa: ANN401
+        if not isinstance(data, dict) or not isinstance(data.get(CLASS), str):
+            self.refuse(path, f"a {base.__name__}", data)
+        name = data[CLASS]
+        kind = base if name == base.__name__ else self.classes.get(name)
+        if kind is None or not issubclass(kind, base):
+            self.refuse(path, f"a {base.__name__}", name)
+            raise AssertionError
+        names = stored_names(kind)
+        at = f"{path}." if path else ""
+        init = {f.name for f in dataclasses.fields(kind) if f.init} if dataclasses.is_dataclass(kind) else set()
+        missing = [n for n in init if n not in data]
+        unknown = [n for n in data if n != CLASS and n not in names]
+        if missing or unknown:
+            which, said = (missing[0], "is missing") if missing else (unknown[0], "is unknown")
+            raise StoreError(f"The key '{at}{which}' of the stored {name} {said}.")
+        made = kind(**{n: self.read(names[n], data[n], f"{at}{n}") for n in init})
+        self.into(made, data, path, learnt_only=True)
+        return made
+
+    def into(self, thing: object, data: Any, path: str, *, learnt_only: bool) -> None:  # noqa: ANN401
+        at = f"{path}." if path else ""
+        for name, hint in stored_names(type(thing)).items():
+            if name not in data or (learnt_only and not name.endswith("_")):
+                continue
+            present = getattr(thing, name, None)
+            if isinstance(present, nn.Module):
+                state = self.anything({k: v for k, v in data[name].items() if k != CLASS}, f"{at}{name}")
+                self.weights(present, state, f"{at}{name}")
+            else:
+                object.__setattr__(thing, name, self.read(hint, data[name], f"{at}{name}"))
+
+    def weights(self, net: nn.Module, state: dict[str, Tensor], path: str) -> None:
+        have = {k: tuple(v.shape) for k, v in state.items()}
+        want = {k: tuple(v.shape) for k, v in net.state_dict().items()}
+        for key in sorted(have.keys() | want.keys()):
+            if have.get(key) != want.get(key):
+                self.refuse(f"{path}.{key}", f"of shape {want.get(key)}", have.get(key))
+        with torch.no_grad():
+            net.load_state_dict(state)

@@ -1,0 +1,160 @@
+"""The codec: whatever is stored comes back, and what does not fit is named by its key."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vestige.core.errors import StoreError
+from vestige.store.codec import decode, encode, restore
+
+
+@dataclass(frozen=True)
+class Inner:
+    x: Float[Tensor, "n d"]
+    scale: float = 1.0
+
+
+class Shape:
+    pass
+
+
+@dataclass
+class Circle(Shape):
+    radius: float
+
+
+@dataclass
+class Square(Shape):
+    side: float
+    inner: Inner | None = None
+
+
+@dataclass
+class Thing:
+    name: str
+    numbers: tuple[int, ...] = (1, 2)
+    pair: tuple[int, str] = (1, "a")
+    table: dict[int, list[float]] = field(default_factory=dict)
+    maybe: float | None = None
+    inner: Inner | None = None
+    mode: Literal["a", "b"] = "a"
+    anything: Any = None
+    shape: Shape = field(default_factory=lambda: Circle(1.0))
+    coef_: Tensor = field(init=False, repr=False)
+    report_: dict[str, Any] = field(init=False, default_factory=dict)
+
+
+SHAPES = {"Circle": Circle, "Square": Square}
+
+
+def full() -> Thing:
+    thing = Thing("it", (3, 4), (7, "z"), {1: [0.5, math.nan], 2: []}, math.inf, Inner(torch.eye(2), -math.inf), "b")
+    thing.anything = {"deep": [1, {"t": torch.arange(3)}]}
+    thing.shape = Square(2.0, Inner(torch.ones(1, 1)))
+    thing.coef_ = torch.arange(4.0, dtype=torch.float64)
+    thing.report_ = {"steps": 3}
+    return thing
+
+
+def round_trip(thing):
+    fields, tensors = encode(thing)
+    return decode(type(thing), json.loads(json.dumps(fields, allow_nan=False)), tensors, classes=SHAPES)
+
+
+def test_everything_comes_back():
+    a, b = full(), round_trip(full())
+    assert (b.name, b.numbers, b.pair, b.mode, b.maybe, b.report_) == (
+        a.name,
+        a.numbers,
+        a.pair,
+        "b",
+        math.inf,
+        a.report_,
+    )
+    assert b.table[1][0] == 0.5
+    assert math.isnan(b.table[1][1])
+    assert b.table[2] == []
+    assert torch.equal(b.inner.x, torch.eye(2))
+    assert b.inner.scale == -math.inf
+    assert torch.equal(b.anything["deep"][1]["t"], torch.arange(3))
+    assert isinstance(b.shape, Square)
+    assert torch.equal(b.shape.inner.x, torch.ones(1, 1))
+    assert torch.equal(b.coef_, a.coef_)
+    assert b.coef_.dtype == torch.float64
+
+
+def test_what_was_not_learnt_stays_unlearnt():
+    assert not hasattr(round_trip(Thing("new")), "coef_")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"numbers": [1, "2"]}, r"'numbers.1' must be a int"),
+        ({"numbers": 3}, "'numbers' must be a list"),
+        ({"pair": [1]}, "'pair' must be 2 long"),
+        ({"mode": "c"}, "'mode' must be one of"),
+        ({"table": {"x": []}}, "'table' must be an object with whole numbers"),
+        ({"maybe": "much"}, "'maybe' must be"),
+        ({"coef_": [1, 2]}, "'coef_' must be a tensor"),
+        ({"coef_": {"tensor": "gone"}}, "'gone' is missing"),
+        ({"shape": {"class": "Thing", "name": "x"}}, "'shape' must be a Shape. Got 'Thing'"),
+        ({"shape": {"class": "os.system"}}, "'shape' must be a Shape"),
+        ({"class": "Other"}, "must be a Thing. Got 'Other'"),
+        ({"extra": 1}, "'extra' of the stored Thing is unknown"),
+        ({"name": True}, "'name' must be a str"),
+    ],
+)
+def test_what_does_not_fit_is_named(change, sentence):
+    fields, tensors = encode(full())
+    with pytest.raises(StoreError, match=sentence):
+        decode(Thing, fields | change, tensors, classes=SHAPES)
+
+
+def test_a_missing_field_is_named():
+    fields, tensors = encode(full())
+    del fields["name"]
+    with pytest.raises(StoreError, match="'name' of the stored Thing is missing"):
+        decode(Thing, fields, tensors, classes=SHAPES)
+
+
+def test_a_class_that_nobody_allowed_is_not_built():
+    fields, tensors = encode(full())
+    with pytest.raises(StoreError, match=r"'shape' must be a Shape\. Got 'Square'"):
+        decode(Thing, fields, tensors)
+
+
+class Fitted:
+    """No dataclass: only what it learnt is stored, into an object that was built from its configuration."""
+
+    net_: nn.Module
+    steps_: int
+
+    def __init__(self, width):
+        self.width = width
+        self.net_ = nn.Linear(width, 1)
+
+
+def test_learnt_attributes_and_networks_are_restored_in_place():
+    torch.manual_seed(0)
+    a, b = Fitted(3), Fitted(3)
+    a.steps_ = 5
+    fields, tensors = encode(a)
+    restore(b, json.loads(json.dumps(fields)), tensors)
+    assert b.steps_ == 5
+    assert torch.equal(a.net_.weight, b.net_.weight)
+    with pytest.raises(StoreError, match=r"'net_.weight' must be of shape \(1, 2\)"):
+        restore(Fitted(2), fields, tensors)
+
+
+def test_what_has_no_stored_form_is_a_bug_of_ours():
+    with pytest.raises(TypeError, match="no way to store a object"):
+        encode({"a": object()})
