@@ -59,7 +59,7 @@ $(DOCS): $(STAMP)
 	@touch $(DOCS)
 
 docs: $(DOCS)  ## the documentation, into build/site
-	$(ONE_THREAD) $(BIN)/python docs/pictures.py
+	$(ONE_THREAD) $(BIN)/python docs/examples.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove the environment and every cache

@@ -1,22 +1,20 @@
-"""Every Python block of the README and of the pages in docs/ runs as it stands, in a folder of its own."""
+"""Every Python block of the README and of the pages in docs/ runs as it stands, in a folder of its own.
+
+Pages that show pictures are run by `make docs`, which draws them by the same function: here their blocks are slow.
+"""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
+import examples
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCKS = {
-    f"{page.name}-{i}": block
-    for page in PAGES
-    for i, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.S))
-}
-
-
+TEXTS = {page.name: page.read_text() for page in examples.PAGES}
+BLOCKS = {f"{name}-{i}": block for name, text in TEXTS.items() for i, block in enumerate(examples.blocks(text))}
 JOBS = ("watch_a_generator", "compare_learners", "weigh_samples", "evaluate_a_policy", "run_a_paper")
+
+
+def drawn_by_make_docs(name):
+    return bool(examples.shown(TEXTS[name.rpartition("-")[0]]))
 
 
 def test_there_are_blocks_to_run():
@@ -26,21 +24,33 @@ def test_there_are_blocks_to_run():
 
 @pytest.mark.parametrize("job", JOBS)
 def test_a_job_shows_its_picture_and_its_example_draws_it(job):
-    text = (ROOT / "docs" / f"{job}.md").read_text()
-    shown = re.findall(r"!\[[^\]]+\]\(pictures/([^)]+)\)", text)
-    drawn = re.findall(r'"(\w+\.svg)"', "".join(b for name, b in BLOCKS.items() if name.startswith(job)))
-    assert shown
-    assert sorted(shown) == sorted(drawn)
+    text = TEXTS[f"{job}.md"]
+    drawn = re.findall(r'"(\w+\.svg)"', "".join(examples.blocks(text)))
+    assert examples.shown(text)
+    assert sorted(examples.shown(text)) == sorted(drawn)
 
 
 def test_every_page_is_in_the_navigation():
-    listed = set(re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text())) - {"REPRODUCTIONS.md"}
-    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} | {"reproductions.md"}
+    listed = set(re.findall(r"[\w-]+\.md", (examples.DOCS.parent / "mkdocs.yml").read_text())) - {"REPRODUCTIONS.md"}
+    assert listed == set(TEXTS) - {"README.md"} | {"reproductions.md"}
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if drawn_by_make_docs(name) else ()) for name in BLOCKS]
+)
 def test_a_block_runs(name, tmp_path):
-    block = BLOCKS[name]
-    done = subprocess.run([sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    examples.run(BLOCKS[name], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("block", "error"),
+    [
+        ("print(1 / 0)", ZeroDivisionError),
+        ("import warnings\nwarnings.warn('old', DeprecationWarning)\nprint(1)", DeprecationWarning),
+        ("x = 1", AssertionError),
+        ("print(examples)", NameError),
+    ],
+)
+def test_a_block_that_fails_or_warns_or_says_nothing_is_an_error(block, error, tmp_path):
+    with pytest.raises(error):
+        examples.run(block, tmp_path)

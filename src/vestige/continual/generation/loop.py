@@ -3,7 +3,7 @@
 At each step the generator learns the data of a new task, which the stream then withdraws, and its samples of every task
 so far are judged twice: by an evaluator who holds test data (`evaluator`), and by a witness who holds none (`witness`).
 
-matrices[name][t, j]: task j after t; NaN before j was learnt, and for a divergence that the chain refused. What a
+`matrices[name][t, j]`: task j after t; NaN before j was learnt, and for a divergence that the chain refused. What a
 perfect generator would get stands in values["fid.real"] and so on: real training rows, as many, in place of samples.
 Conditions of the generator, and classes of the judge, are the outputs of the stream; a task has equal shares of its
 own. A stream of fewer classes than the judge knows must have them in the judge's order.
