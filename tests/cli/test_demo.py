@@ -6,12 +6,13 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from vestige.cli import main, output
+from vestige.cli import main
 from vestige.cli.demo import jobs as demo
 from vestige.cli.demo.generator import GeneratorConfig
 from vestige.cli.demo.judged import JudgedConfig
 from vestige.cli.demo.learners import LearnersConfig
 from vestige.continual.record import Record
+from vestige.core.plain import plain
 
 SMALL = demo.Config(
     judged=JudgedConfig(digits=2, samples=150, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
@@ -61,7 +62,7 @@ def test_json_goes_over_the_page_of_the_run_before(ran, monkeypatch, capsys):
 def test_the_same_seed_gives_the_same_json(ran, tmp_path, capsys):
     assert main(["demo", "--json", "--seed", "3", "--out", str(tmp_path)]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == output.plain(ran[1].to_json()) | {"page": str(tmp_path / "index.html")}
+    assert told == plain(ran[1].to_json()) | {"page": str(tmp_path / "index.html")}
 
 
 def test_a_run_that_ends_early_leaves_no_page(tmp_path, monkeypatch):

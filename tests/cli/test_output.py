@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vestige.cli import output
+from vestige.core.plain import plain
 
 
 class Terminal(io.StringIO):
@@ -46,8 +47,8 @@ def test_json_takes_what_verbs_have(capsys):
     )
 )
 def test_plain_is_always_json(value):
-    text = json.dumps(output.plain(value), allow_nan=False)
-    assert json.loads(text) == output.plain(value)
+    text = json.dumps(plain(value), allow_nan=False)
+    assert json.loads(text) == plain(value)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 import torch
 
-from vestige.cli.output import plain
 from vestige.core.errors import InputError, NotEstimable
+from vestige.core.plain import plain
 from vestige.ratios.divergences import Gaussian, estimate, gaussian_divergence
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.weights import diagnose

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from vestige.cli import output
+from vestige.core.plain import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,7 +157,7 @@ class JsonLines(Board):
     def _line(self, event: str, unit: Unit | None, **said: Any) -> None:  # noqa: ANN401 - JSON
         who = {} if unit is None else {"unit": str(unit), "experiment": unit.experiment, "seed": unit.seed}
         state = {"done": self.pace.finished, "total": self.pace.total, "left": self.pace.left()}
-        sys.stderr.write(json.dumps(output.plain({"event": event, **who, **said, **state}), allow_nan=False) + "\n")
+        sys.stderr.write(json.dumps(plain({"event": event, **who, **said, **state}), allow_nan=False) + "\n")
         sys.stderr.flush()
 
 

@@ -6,19 +6,18 @@ and control characters in it are shown, not obeyed.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import rich.table
 from rich.console import Console
 from rich.text import Text
 
+from vestige.core.plain import plain
 from vestige.show.tables import Table, cell, decimals, printable
 
 __all__ = [
@@ -77,23 +76,6 @@ def warn(text: str) -> None:
 def document(value: object) -> None:
     """`value` as JSON on stdout; a NaN becomes null, because JSON has none."""
     sys.stdout.write(json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
-
-
-def plain(value: object) -> Any:  # noqa: ANN401 - any JSON
-    """`value` as plain JSON: dataclasses and mappings as objects, arrays as lists, what is not finite as null."""
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if hasattr(value, "tolist"):  # arrays, tensors and their scalars
-        return plain(value.tolist())
-    if isinstance(value, Iterable):
-        return [plain(v) for v in value]
-    return str(value)
 
 
 def table(content: Table) -> None:
