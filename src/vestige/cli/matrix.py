@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from vestige.cli import matrix_file, output
+from vestige.cli import output
 from vestige.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,15 +53,15 @@ class Matrix:
 
     def run(self) -> None:
         """Read, compute, print."""
-        found = matrix_file.read(self.file, labels=self.labels)
+        from vestige.data.readers import read_matrix
+        from vestige.metrics.matrix import summary
+
+        found = read_matrix(self.file, labels=self.labels)
         R, names = found.rows, found.header
         if self.transpose:
             R, names = [list(column) for column in zip(*R, strict=True)], found.index
-        reference = None if self.reference is None else matrix_file.read(self.reference, vector=True).rows
-        baseline = None if self.baseline is None else matrix_file.read(self.baseline, vector=True).rows
-
-        from vestige.metrics.matrix import summary
-
+        reference = None if self.reference is None else read_matrix(self.reference, vector=True).rows
+        baseline = None if self.baseline is None else read_matrix(self.baseline, vector=True).rows
         try:
             result = summary(R, reference, baseline, better=self.better)
         except InputError as error:

@@ -22,7 +22,7 @@ from vestige.core.checks import ArrayLike
 from vestige.core.errors import InputError
 from vestige.data import readers as files
 from vestige.data.readers.address import locate
-from vestige.data.readers.frames import read_table
+from vestige.data.readers.tables import read_table
 from vestige.features.rows import admit, numbers, shape_of
 from vestige.monitor.coding import Coding
 

@@ -24,7 +24,7 @@ from vestige.core.checks import refuse
 from vestige.data.npz import open_npz
 from vestige.data.readers.address import locate, refuse_file
 from vestige.data.readers.columns import floats, kind_of, plain
-from vestige.data.readers.frames import read_table
+from vestige.data.readers.tables import read_table
 from vestige.policy.logs import Logs
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vestige.core.errors import InputError
-from vestige.data.readers.frames import MISSING
+from vestige.data.readers.delimited import DIGITS, MISSING
 
 DATE = r"^\d{4}-\d{2}-\d{2}([ T].*)?$"
-NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 MICROSECONDS_A_DAY = 86_400e6
 
 
@@ -32,7 +31,7 @@ def plain(column: pa.ChunkedArray, name: str, origin: str) -> pa.Array:
         kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         text = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
-        return pc.if_else(pc.is_in(text, value_set=pa.array(MISSING, pa.large_string())), None, text)
+        return pc.if_else(pc.is_in(pc.utf8_lower(text), value_set=pa.array(MISSING, pa.large_string())), None, text)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return array.cast(pa.timestamp("us"), safe=False)  # instants in UTC; a date without a zone counts as UTC
     if pa.types.is_time(kind):
@@ -93,7 +92,7 @@ def _example(part: pa.Array) -> str:
     """A text that is no number, for the error that a stray one causes."""
     if kind_of(part) != "text":
         return ""
-    is_number = pc.match_substring_regex(part, NUMBER)
+    is_number = pc.match_substring_regex(part, f"^{DIGITS}$")
     strays = part.filter(pc.invert(is_number)).drop_null()
     return f" (such as '{str(strays[0])[:40]}')" if len(strays) else ""
 

@@ -1,29 +1,39 @@
-"""Users' files in: `read` one, `read_pair` two that are to be compared.
+"""Users' files in: `read` one, `read_pair` two that are to be compared, `chunks` of one that is larger than memory.
 
 Arrays keep their numbers, but bytes with more than one axis a sample are pixels and are divided by 255. Tables are
 encoded together (see `tables`), images are brought to the same channels, and whatever was done stands in the report.
+
+In chunks .npy is memory-mapped, .safetensors is sliced, .csv and .parquet come in batches, images are opened as they
+are needed. An .npz is the exception: its array is one compressed stream and is loaded whole; save large arrays as .npy
+or .safetensors. Text columns need both whole tables to be encoded, so chunks of tables take numbers only and refuse the
+rest by name.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vestige.core import checks
 from vestige.core.errors import InputError
 from vestige.data.readers.address import Address, locate, refuse_file, require_memory
 from vestige.data.readers.arrays import open_array
-from vestige.data.readers.frames import read_table
-from vestige.data.readers.images import list_images, read_images, survey
-from vestige.data.readers.tables import Column, ColumnReport, encode
+from vestige.data.readers.columns import floats, kind_of, plain
+from vestige.data.readers.images import image_batches, list_images, read_images, survey
+from vestige.data.readers.tables import Column, ColumnReport, encode, read_table, table_batches
+
+ROWS = 65536  # of a chunk
 
 
 @dataclass(frozen=True)
-class Samples:
+class SampleFile:
     """Samples that came from a file: one a row, with the names of their columns."""
 
     x: Float[Tensor, "n d"]
@@ -37,7 +47,7 @@ class Samples:
         return self.report.features
 
 
-def read(where: str | os.PathLike[str], *, key: str | None = None, drop: Sequence[str] = ()) -> Samples:
+def read(where: str | os.PathLike[str], *, key: str | None = None, drop: Sequence[str] = ()) -> SampleFile:
     """The samples in a file (`FILE` or `FILE:key`) or in a folder of images. `drop` names columns of a table."""
     at = locate(where, key)
     _only_tables_drop(at, drop)
@@ -47,7 +57,7 @@ def read(where: str | os.PathLike[str], *, key: str | None = None, drop: Sequenc
         return _read_folder(at, colour=None)
     table, notes = read_table(at)
     (x,), report = encode([table], [str(at)], drop=drop)
-    return Samples(x, str(at), (x.shape[1],), ColumnReport(report.columns, notes + report.notes))
+    return SampleFile(x, str(at), (x.shape[1],), ColumnReport(report.columns, notes + report.notes))
 
 
 def read_pair(
@@ -79,23 +89,23 @@ def _only_tables_drop(at: Address, drop: Sequence[str]) -> None:
         refuse_file(at, "a table for 'drop' to leave out columns of", f"'{drop[0]}' of an array or a folder")
 
 
-def _read_array(at: Address) -> Samples:
+def _read_array(at: Address) -> SampleFile:
     with open_array(at) as array:
         require_memory(at, torch.Size(array.shape).numel(), bytes_each=4)
         x = array.rows(0, array.shape[0])
     x, notes = as_rows(x, array.is_bytes)
     require_finite(at, x)
-    return Samples(x, str(at), array.shape[1:], _plain_report(x.shape[1], "number", notes))
+    return SampleFile(x, str(at), array.shape[1:], _plain_report(x.shape[1], "number", notes))
 
 
-def _read_folder(at: Address, *, colour: bool | None) -> Samples:
+def _read_folder(at: Address, *, colour: bool | None) -> SampleFile:
     paths = list_images(at.path)
     size, any_colour = survey(paths)
     colour = any_colour if colour is None else colour
     x = read_images(paths, size, colour=colour)
     shape = (*size, 3) if colour else size
     note = f"{len(paths)} images of {size[0]} x {size[1]}, {'RGB' if colour else 'grey'}, pixels in [0, 1]"
-    return Samples(x, str(at), shape, _plain_report(x.shape[1], "pixel", (note,)))
+    return SampleFile(x, str(at), shape, _plain_report(x.shape[1], "pixel", (note,)))
 
 
 def as_rows(x: Float[Tensor, "n *shape"], is_bytes: bool) -> tuple[Float[Tensor, "n d"], tuple[str, ...]]:
@@ -123,7 +133,7 @@ def _plain_report(width: int, kind: str, notes: tuple[str, ...]) -> ColumnReport
     return ColumnReport((Column(label, kind, "as it is", names),), notes)
 
 
-def _same_samples(p: Samples, q: Samples) -> None:
+def _same_samples(p: SampleFile, q: SampleFile) -> None:
     """Widths, layouts and the scale of pixels must agree."""
     if p.x.shape[1] != q.x.shape[1]:
         told = f"{p.x.shape[1]} in {p.origin} and {q.x.shape[1]} in {q.origin}"
@@ -137,3 +147,61 @@ def _same_samples(p: Samples, q: Samples) -> None:
         if min(top) <= 1 and max(top) > 2 and min(float(s.x.min()) for s in (p, q)) >= 0:
             told = f"a largest value of {top[0]:g} in {p.origin} and of {top[1]:g} in {q.origin}"
             raise InputError(f"The pixels of the two files must be on one scale. Got {told} instead.")
+
+
+def chunks(
+    where: str | os.PathLike[str], rows: int = ROWS, *, key: str | None = None
+) -> Iterator[Float[Tensor, "_ d"]]:
+    """The samples of a file or folder in order, at most `rows` at a time."""
+    rows = checks.whole(rows, "rows", "files.chunks", low=1)
+    at = locate(where, key)
+    return {"array": _array_chunks, "table": _table_chunks, "images": _image_chunks}[at.kind](at, rows)
+
+
+def _array_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
+    with open_array(at) as array:
+        for start in range(0, array.shape[0], rows):
+            x, _ = as_rows(array.rows(start, min(start + rows, array.shape[0])), array.is_bytes)
+            require_finite(at, x, first_row=start)
+            yield x
+
+
+def _image_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
+    paths = list_images(at.path)
+    size, colour = survey(paths)
+    yield from image_batches(paths, size, colour=colour, rows=rows)
+
+
+def _table_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
+    """Arrow chooses its own batches; they are cut and joined to `rows`."""
+    waiting: list[Tensor] = []
+    held = done = 0
+    for table in table_batches(at, rows):
+        x = _numbers(at, table, done)
+        done += len(x)
+        for piece in torch.split(x, rows):
+            waiting.append(piece)
+            held += len(piece)
+            if held >= rows:
+                joined = torch.cat(waiting)
+                yield joined[:rows]
+                waiting, held = [joined[rows:]], held - rows
+    if held:
+        yield torch.cat(waiting)
+    if not done:
+        refuse_file(at, "a table with at least one row", "none")
+
+
+def _numbers(at: Address, table: pa.Table, first_row: int) -> Float[Tensor, "n d"]:
+    values = []
+    for name in table.column_names:
+        part = plain(table.column(name), name, str(at))
+        if kind_of(part) == "text":
+            raise InputError(f"The column '{name}' of {at} must be numeric to be read in chunks. Got text instead.")
+        value = floats(part)
+        bad = np.flatnonzero(~np.isfinite(value))
+        if len(bad):
+            told = f"{value[bad[0]]} in data row {first_row + int(bad[0]) + 1}"
+            raise InputError(f"The column '{name}' of {at} must be finite to be read in chunks. Got {told} instead.")
+        values.append(value)
+    return torch.from_numpy(np.stack(values, 1))

@@ -1,28 +1,32 @@
-"""Tables of mixed columns as numbers, one encoding for every table that is compared, and a report of each column.
+"""Tables on disk (.csv, .parquet) and their mixed columns as numbers, with a report of each column.
 
-Text becomes one column a category, the categories being what the tables hold together; the rarest beyond a cap share
-one column, and columns of (nearly) unique text are dropped, because an identifier has no law to compare. Missing text
-is a category; a missing number is an indicator column and the pooled median. Dates are days since 1970, booleans 0
-and 1. Columns are matched by name; a column that only one table has, or that is text in one and numbers in the other,
-is refused by name.
+There is one encoding for every table that is compared. Text becomes one column a category, the categories being what
+the tables hold together; the rarest beyond a cap share one column, and columns of (nearly) unique text are dropped,
+because an identifier has no law to compare. Missing text is a category; a missing number is an indicator column and the
+pooled median. Dates are days since 1970, booleans 0 and 1. Columns are matched by name; a column that only one table
+has, or that is text in one and numbers in the other, is refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pa_parquet
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige.core.errors import InputError
+from vestige.data.readers.address import Address, refuse_file, require_memory
 from vestige.data.readers.columns import floats, joint_kind, plain
+from vestige.data.readers.delimited import check_names, csv_batches, csv_table, first_line
 
 # The most categories of one text column that get a column of their own.
 MAX_CATEGORIES = 32
@@ -57,6 +61,41 @@ class ColumnReport:
         """The report as plain JSON."""
         lines = [{**vars(c), "features": list(c.features), "notes": list(c.notes)} for c in self.columns]
         return {"columns": lines, "notes": list(self.notes)}
+
+
+def read_table(at: Address) -> tuple[pa.Table, tuple[str, ...]]:
+    """The whole table, and what there is to say about how it was read."""
+    notes: tuple[str, ...] = ()
+    if at.suffix == ".csv":
+        table, notes = csv_table(at)
+    else:
+        with _parquet(at) as file:
+            require_memory(at, file.metadata.num_rows * file.metadata.num_columns)
+            table = file.read(use_threads=False)
+    if table.num_rows == 0:
+        refuse_file(at, "a table with at least one row", "none")
+    return table, notes
+
+
+def table_batches(at: Address, rows: int) -> Iterator[pa.Table]:
+    """The table in batches; of a .csv every column as float64."""
+    if at.suffix == ".csv":
+        yield from csv_batches(at)
+        return
+    with _parquet(at) as file:
+        for batch in file.iter_batches(batch_size=rows, use_threads=False):
+            yield pa.Table.from_batches([batch])
+
+
+@contextmanager
+def _parquet(at: Address) -> Iterator[Any]:
+    """The open file; what goes wrong while it is read is said in a sentence."""
+    try:
+        with pa_parquet.ParquetFile(at.path) as file:
+            check_names(at, tuple(file.schema_arrow.names))
+            yield file
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        refuse_file(at, "a whole .parquet file", f"a torn or foreign one ({first_line(error)})")
 
 
 def encode(

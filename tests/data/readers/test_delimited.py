@@ -9,8 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vestige.cli.delimited import parse
 from vestige.core.errors import InputError
+from vestige.data.readers import read
+from vestige.data.readers.delimited import MISSING, is_missing
+from vestige.data.readers.delimited import cells as parse
 
 NAN = math.nan
 SQUARE = [[0.9, NAN], [0.7, 0.8]]
@@ -165,3 +167,14 @@ def test_a_comma_in_quotes_is_part_of_a_label():
     written = io.StringIO()
     csv.writer(written).writerows([["cats, dogs", "cars"], [0.9, ""], [0.7, 0.8]])
     assert parse(written.getvalue(), "R.csv").header == ["cats, dogs", "cars"]
+
+
+@pytest.mark.parametrize("word", sorted({spell(w) for w in MISSING for spell in (str, str.upper, str.title)} | {"NaN"}))
+def test_missing_means_the_same_in_a_matrix_and_in_a_table(word, tmp_path):
+    assert is_missing(word)
+    assert is_missing(f" {word} ")
+    assert equal(parse(f"0.9,{word}\n0.7,0.8\n", "R.csv").rows, SQUARE)
+    (tmp_path / "table.csv").write_text(f"a,b,c\n1,{word},x\n2,3,{word}\n")
+    found = read(tmp_path / "table.csv")
+    assert found.columns == ("a", "b", "b is missing", "c = x", "c is missing")
+    assert found.x.tolist() == [[1, 3, 1, 1, 0], [2, 3, 0, 0, 1]]

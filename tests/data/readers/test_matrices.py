@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from vestige.cli import matrix_file
-from vestige.cli.matrix_file import read
 from vestige.core.errors import InputError
+from vestige.data.readers import matrices
+from vestige.data.readers import read_matrix as read
 
 R = [[0.9, math.nan], [0.7, 0.8]]
 
@@ -47,7 +47,7 @@ def test_the_content_and_not_the_name_says_what_a_file_is(tmp_path, data):
 
 def test_standard_input_is_a_dash(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"0.9,\n0.7,0.8\n")))
-    assert np.allclose(read(matrix_file.Path("-")).rows, R, equal_nan=True)
+    assert np.allclose(read(matrices.Path("-")).rows, R, equal_nan=True)
 
 
 @pytest.mark.parametrize("data", [b"[0.9, 0.8]", b"0.9,0.8", npy(np.array([0.9, 0.8])), b"0.9 0.8"])
@@ -138,7 +138,7 @@ def test_what_cannot_be_opened_is_refused(tmp_path):
 
 
 def test_a_file_beyond_the_limit_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix_file, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(matrices, "MAX_BYTES", 2**20)
     (tmp_path / "R.csv").write_bytes(b"0," * 2**20)
     with pytest.raises(InputError, match="at most 1 MB large"):
         read(tmp_path / "R.csv")

@@ -14,14 +14,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vestige.cli.delimited import Cells, parse, rectangle, refuse_cell, shorten
 from vestige.core.errors import InputError
+from vestige.data.readers.delimited import Cells, cells, rectangle, refuse_cell, shorten
 
 # Far above any matrix of tasks, far below what would fill the memory.
 MAX_BYTES = 256 * 2**20
 
 
-def read(path: Path, *, labels: str = "auto", vector: bool = False) -> Cells:
+def read_matrix(path: Path, *, labels: str = "auto", vector: bool = False) -> Cells:
     """The matrix in `path` ("-": standard input), or with `vector` a single row or column of numbers as well."""
     data = _bytes(path)
     if data.startswith(b"\x93NUMPY"):
@@ -29,7 +29,7 @@ def read(path: Path, *, labels: str = "auto", vector: bool = False) -> Cells:
     text = _text(data, path)
     if text.lstrip().startswith(("[", "{")):
         return Cells(_from_json(text, path, vector))
-    return parse(text, str(path), labels=labels, vector=vector)
+    return cells(text, str(path), labels=labels, vector=vector)
 
 
 def _bytes(path: Path) -> bytes:
