@@ -5,6 +5,7 @@ A new method adds its name to `METHODS` in `learners` and its row to `LEARNERS` 
 """
 
 import gc
+import math
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 
@@ -600,7 +601,7 @@ def numbers(result):
     if isinstance(result, bool | str) or result is None:
         return []
     if isinstance(result, int | float):
-        return [float(result)]
+        return [] if math.isnan(result) else [float(result)]  # what was not asked for
     if isinstance(result, dict):
         return [v for key in sorted(result) for v in numbers(result[key])]
     if isinstance(result, list | tuple):

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from vestige.core.errors import InputError
-from vestige.metrics.cubic import cubic_product, cubic_sum
-from vestige.metrics.kid import KERNEL, KID, kid
+from vestige.metrics.kid import KERNEL, KID, cubic_product, cubic_sum, kid
 
 
 def by_loops(x, y, w=None, v=None):

@@ -4,51 +4,103 @@ An accumulator is the summary of ONE set of samples: `update` takes rows, `merge
 `real.compute(fake)` compares two of them, so a set larger than memory is read in chunks, workers merge what they saw,
 and the real data may be gone when the model's samples arrive. `p` is the real data, `q` the model's samples.
 
-Rows are dealt in turn to `groups` sub-summaries; the whole is their merge and does not depend on the dealing, and
-their spread gives a standard error (`groups.py`).
+Rows go in turn to `groups` sub-summaries; the whole is their merge and does not depend on their order. Leaving out one
+group at a time gives the delete-a-group jackknife standard error; both sides lose their g-th group together: they are
+independent, so the variances of the two sides add up in one sweep.
 
 Weights of chunks are raw: only their ratios matter, but across all chunks of a set. Rows of weight zero are dropped.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Self
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
+from scipy.special import ndtri
 from torch import Tensor
 
 from vestige import store
 from vestige.core import checks
 from vestige.core.checks import ArrayLike
 from vestige.core.errors import NotEstimable, StoreError
-from vestige.metrics.groups import S
+from vestige.core.estimate import Estimate
 
 # Above this the square of a weight times the number of rows overflows; weights may be rescaled freely.
 MAX_RAW_WEIGHT = 1e140
 # Weights whose effective sample size exceeds 1 by less than this are those of one row: no covariance, no pair.
 ONE_ROW = 1e-12
+Z = float(ndtri(0.975))
+
+
+@runtime_checkable
+class Summary(Protocol):
+    """What a group keeps; `merge` is pure."""
+
+    def merge(self, other: Self) -> Self:
+        """The summary of both sets together."""
+        ...
+
+
+S = TypeVar("S", bound=Summary)
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A number, its standard error where one was asked for and can be had, and what it rests on."""
+class Sums:
+    """A summary whose parts simply add up."""
 
-    value: float
-    std_error: float | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    parts: dict[str, Tensor]
 
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.value):
-            raise NotEstimable("The metric is not finite: its features are too large, or one row has all the weight.")
+    def merge(self, other: Sums) -> Sums:
+        """The sums over both sets."""
+        return Sums({name: part + other.parts[name] for name, part in self.parts.items()})
 
-    def __float__(self) -> float:
-        return self.value
+    def __getitem__(self, name: str) -> Tensor:
+        return self.parts[name]
+
+
+def merged(summaries: Iterable[S]) -> S:
+    """One summary of all."""
+    first, *rest = summaries
+    for summary in rest:
+        first = first.merge(summary)
+    return first
+
+
+def leave_one_out(summaries: list[S]) -> Iterator[S]:
+    """For each summary in turn, the merge of all others: about 3 merges each, by running merges from both ends."""
+    after = [summaries[-1]]
+    for summary in reversed(summaries[1:-1]):
+        after.append(summary.merge(after[-1]))
+    before = None
+    for i, summary in enumerate(summaries):
+        rest = after[-1 - i] if i < len(after) else None
+        yield rest if before is None else before if rest is None else before.merge(rest)  # type: ignore[misc]
+        before = summary if before is None else before.merge(summary)
+
+
+def jackknife(p: list[S], q: list[S], value: Callable[[S, S], float]) -> float:
+    """Delete-a-group standard error of `value` over two independent sets in equally many groups."""
+    left_out = [value(a, b) for a, b in zip(leave_one_out(p), leave_one_out(q), strict=True)]
+    spread = torch.tensor(left_out, dtype=torch.float64).var(correction=0)
+    return float(((len(p) - 1) * spread).sqrt())
+
+
+def measured(
+    name: str, value: float, std_error: float | None, details: dict[str, Any], *, biased: bool = False
+) -> Estimate:
+    """The metric with its normal interval, which one that is `biased` does not have; refused unless finite."""
+    if not math.isfinite(value):
+        raise NotEstimable("The metric is not finite: its features are too large, or one row has all the weight.")
+    error = math.nan if std_error is None else std_error
+    reach = math.nan if biased else Z * error
+    return Estimate(value, value - reach, value + reach, std_error=error, name=name, details=details)
 
 
 def positive_rows(
@@ -86,13 +138,24 @@ def sizes(p: Tensor, q: Tensor, p_w: Tensor | None, q_w: Tensor | None) -> dict[
 
 
 class Accumulator(ABC, Generic[S]):
-    """Summaries of one set of samples, dealt in turn to `groups` of them."""
+    """Summaries of one set of samples, which go in turn to `groups` of them; the fields of a subclass are its settings.
 
-    def __init__(self, *, groups: int) -> None:
-        self.groups = checks.whole(groups, "groups", type(self).__name__, low=1)
-        self.n = 0
-        self.width: int | None = None
-        self.summaries: list[S | None] = [None] * self.groups
+    A subclass is a dataclass of what must agree between two sets, and annotates `summaries_`.
+    """
+
+    groups: int = 1
+    n_: int
+    width_: int | None
+    summaries_: list[S | None]
+
+    def __post_init__(self) -> None:
+        checks.declared(self)
+        self.n_, self.width_, self.summaries_ = 0, None, [None] * self.groups
+
+    @property
+    def n(self) -> int:
+        """How many rows were seen."""
+        return self.n_
 
     @classmethod
     def from_chunks(cls, chunks: Iterable[Any], **options: Any) -> Self:  # noqa: ANN401
@@ -105,34 +168,34 @@ class Accumulator(ABC, Generic[S]):
     def update(self, features: ArrayLike, weights: ArrayLike | None = None) -> Self:
         """Take in rows; a chunk may be of any length from one row on."""
         owner = f"{type(self).__name__}.update"
-        x = self._checked(checks.samples(features, "features", owner, width=self.width), owner)
+        x = self._checked(checks.samples(features, "features", owner, width=self.width_), owner)
         w = None if weights is None else checks.vector(weights, "weights", owner, length=len(x))
         if w is not None and not bool(((w >= 0) & (w <= MAX_RAW_WEIGHT)).all()):
             got = f"{float(w.min()):.4g} to {float(w.max()):.4g}"
             checks.refuse("weights", owner, f"in [0, {MAX_RAW_WEIGHT:g}]", got)
-        self.width = x.shape[1]
+        self.width_ = x.shape[1]
         x, w = positive_rows(x, w, "features", owner, least=0)
         for g in range(self.groups):
-            first = (g - self.n) % self.groups  # the dealing goes on where the last chunk ended
+            first = (g - self.n_) % self.groups  # the turns go on where the last chunk ended
             rows, row_weights = x[first :: self.groups], None if w is None else w[first :: self.groups]
             if len(rows):
                 self._take(g, self._summary(rows, row_weights))
-        self.n += len(x)
+        self.n_ += len(x)
         return self
 
     def merge(self, other: Self) -> Self:
         """Take in all that `other` has seen."""
         self._must_match(other, "merge")
-        for g, summary in enumerate(other.summaries):
+        for g, summary in enumerate(other.summaries_):
             if summary is not None:
                 self._take(g, summary)
-        self.n += other.n
-        self.width = self.width or other.width
+        self.n_ += other.n_
+        self.width_ = self.width_ or other.width_
         return self
 
     def _take(self, g: int, summary: S) -> None:
-        mine = self.summaries[g]
-        self.summaries[g] = summary if mine is None else mine.merge(summary)
+        mine = self.summaries_[g]
+        self.summaries_[g] = summary if mine is None else mine.merge(summary)
 
     def _checked(self, x: Float[Tensor, "n d"], owner: str) -> Float[Tensor, "n d"]:
         """Further demands of a metric on its rows."""
@@ -142,24 +205,17 @@ class Accumulator(ABC, Generic[S]):
     def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> S:
         """What is kept of rows of positive weight."""
 
-    @abstractmethod
-    def _pack(self, summary: S) -> dict[str, Tensor]:
-        """A summary as tensors by name."""
-
-    @abstractmethod
-    def _unpack(self, tensors: dict[str, Tensor]) -> S:
-        """The inverse of `_pack`."""
-
-    def _config(self) -> dict[str, Any]:
-        """What must agree between accumulators that are merged or compared; plain JSON."""
-        return {"groups": self.groups}
+    def settings(self) -> dict[str, Any]:
+        """What must agree between accumulators that are merged or compared."""
+        made = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}  # type: ignore[arg-type]
+        return {k: store.content_id(v.flatten().tolist()) if isinstance(v, Tensor) else v for k, v in made.items()}
 
     def _filled(self, *, need: int = 1) -> list[S]:
         """The summaries of the groups that hold rows."""
-        filled = [s for s in self.summaries if s is not None]
-        if self.n < 2 or len(filled) < need:
+        filled = [s for s in self.summaries_ if s is not None]
+        if self.n_ < 2 or len(filled) < need:
             must = f"at least 2, in {need} group{'s' * (need > 1)} or more"
-            checks.refuse("samples", f"{type(self).__name__}.compute", must, f"{self.n} in {self.groups}")
+            checks.refuse("samples", f"{type(self).__name__}.compute", must, f"{self.n_} in {self.groups}")
         return filled
 
     def _must_match(self, other: Self, verb: str) -> None:
@@ -167,49 +223,24 @@ class Accumulator(ABC, Generic[S]):
         owner = f"{type(self).__name__}.{verb}"
         if type(other) is not type(self):
             checks.refuse("other", owner, f"a {type(self).__name__}", type(other).__name__)
-        widths = {side.width for side in (self, other)} - {None}
-        if other._config() != self._config() or len(widths) > 1:
-            mine, theirs = ({**side._config(), "width": side.width} for side in (self, other))
+        widths = {side.width_ for side in (self, other)} - {None}
+        if other.settings() != self.settings() or len(widths) > 1:
+            mine, theirs = ({**side.settings(), "width": side.width_} for side in (self, other))
             checks.refuse("other", owner, f"an accumulator with {mine}", theirs)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """All that was seen, as tensors."""
-        state = {"n": torch.tensor(self.n), "width": torch.tensor(self.width or 0)}
-        for g, summary in enumerate(self.summaries):
-            packed = {} if summary is None else self._pack(summary)
-            state |= {f"{g}.{name}": tensor for name, tensor in packed.items()}
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> Self:
-        """Take over what an accumulator of the same configuration has seen."""
-        try:
-            n, width = int(state["n"]), int(state["width"]) or None
-            parts: dict[int, dict[str, Tensor]] = {}
-            for key in state.keys() - {"n", "width"}:
-                g, _, name = key.partition(".")
-                parts.setdefault(int(g), {})[name] = state[key]
-            summaries = [self._unpack(parts.pop(g)) if g in parts else None for g in range(self.groups)]
-        except (KeyError, ValueError) as error:
-            raise StoreError(f"The stored {type(self).__name__} lacks or misnames the key {error}.") from None
-        if parts:
-            raise StoreError(f"The stored {type(self).__name__} has {max(parts) + 1} groups, not {self.groups}.")
-        self.n, self.width, self.summaries = n, width, summaries
-        return self
 
     def save(self, path: str | Path) -> Path:
         """Write to `path` (.json) and a safetensors file beside it."""
-        fields = {"accumulator": type(self).__name__, "config": self._config()}
-        return store.save(path, "accumulator", fields, self.state_dict())
+        fields, tensors = store.encode(self)
+        return store.save(path, "accumulator", {"accumulator": fields}, tensors)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The accumulator stored at `path`."""
         fields, tensors = store.load(path, "accumulator")
-        if fields["accumulator"] != cls.__name__:
-            raise StoreError(f"{path} holds a {fields['accumulator']}, not a {cls.__name__}.")
-        return cls._rebuild(fields["config"], tensors).load_state_dict(tensors)
-
-    @classmethod
-    def _rebuild(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        """An empty accumulator of a stored configuration."""
-        return cls(**config)
+        held = fields["accumulator"]
+        if not isinstance(held, dict) or held.get("class") != cls.__name__:
+            raise StoreError(f"{path} does not hold a {cls.__name__} that this version can read: write it anew.")
+        loaded: Self = store.decode(cls, held, tensors)
+        if len(loaded.summaries_) != loaded.groups:
+            raise StoreError(f"{path} holds {len(loaded.summaries_)} groups, not {loaded.groups}.")
+        return loaded

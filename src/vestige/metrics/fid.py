@@ -13,7 +13,7 @@ the same first-order terms, hence the same standard error.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import torch
@@ -21,12 +21,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike
+from vestige.core.checks import ArrayLike, option
 from vestige.core.errors import VestigeWarning
+from vestige.core.estimate import Estimate
 from vestige.core.numerics import Moments, sqrt_trace_gram, sqrt_trace_psd
 from vestige.core.numerics.psd import psd_root
-from vestige.metrics.base import Accumulator, Estimate, ess, two_sets
-from vestige.metrics.groups import jackknife, merged
+from vestige.metrics.base import Accumulator, ess, jackknife, measured, merged, two_sets
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _distance(p: Side, q: Side) -> float:
 
 
 def _estimate(p: list[Side], q: list[Side], *, extrapolate: bool, std_error: bool) -> Estimate:
-    """FID of two sets that were dealt into equally many groups."""
+    """FID of two sets in equally many groups."""
     whole_p, whole_q = merged(p), merged(q)
     mean_term, covariance_term = _terms(whole_p, whole_q)
     value = mean_term + covariance_term
@@ -101,7 +101,7 @@ def _estimate(p: list[Side], q: list[Side], *, extrapolate: bool, std_error: boo
         bias = (mean_of_halves - value) / (sum(steps) / 4 - 1)
         details["bias_removed"] = bias
         value -= bias
-    return Estimate(value, error, details)
+    return measured("fid", value, error, details, biased=not extrapolate)
 
 
 def fid(
@@ -125,32 +125,25 @@ def fid(
         if groups < 2 + 2 * std_error:
             checks.refuse("p and q", "fid", "at least 4 samples to extrapolate, 8 for a standard error", f"{least}")
 
-    def dealt(rows: Tensor, weights: Tensor | None) -> list[Side]:
+    def grouped(rows: Tensor, weights: Tensor | None) -> list[Side]:
         parts = [(rows[g::groups], None if weights is None else weights[g::groups]) for g in range(groups)]
         return [Thin(*part) if len(rows) < rows.shape[1] else Moments.of(*part) for part in parts]
 
-    return _estimate(dealt(x, x_w), dealt(y, y_w), extrapolate=extrapolate, std_error=std_error)
+    return _estimate(grouped(x, x_w), grouped(y, y_w), extrapolate=extrapolate, std_error=std_error)
 
 
+@dataclass(eq=False, kw_only=True)
 class FID(Accumulator[Moments]):
     """The moments of one set of features; `real.compute(fake)`.
 
     Two groups allow extrapolation, four or more a standard error; each group keeps a matrix of the width squared.
     """
 
-    def __init__(self, *, groups: int = 1) -> None:
-        super().__init__(groups=groups)
+    groups: int = option(1, low=1)
+    summaries_: list[Moments | None] = field(init=False)
 
     def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Moments:
         return Moments.of(x, weights)
-
-    def _pack(self, summary: Moments) -> dict[str, Tensor]:
-        totals = torch.tensor([summary.n, summary.weight, summary.weight_sq], dtype=torch.float64)
-        return {"totals": totals, "mean": summary.mean, "scatter": summary.scatter}
-
-    def _unpack(self, tensors: dict[str, Tensor]) -> Moments:
-        n, weight, weight_sq = tensors["totals"].tolist()
-        return Moments(int(n), weight, weight_sq, tensors["mean"], tensors["scatter"])
 
     def compute(self, other: FID, *, extrapolate: bool = False, std_error: bool = False) -> Estimate:
         """Frechet distance from this set (`p`) to the other (`q`)."""

@@ -3,20 +3,22 @@ logits, with weights.
 
 Deviations: the standard error is that of the score itself, by the delta method (the influence of a row on the log
 score is w (KL_row - log score)), not the spread over ten splits; with `splits` > 1 the value is the mean over splits,
-as published, which is lower than the score of the whole set, and `details` holds their spread. Rows are dealt to splits
+as published, which is lower than the score of the whole set, and `details` holds their spread. Rows go to splits
 in turn, so that no order of the rows matters.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike
-from vestige.metrics.base import Accumulator, Estimate, ess, positive_rows
-from vestige.metrics.groups import Sums, jackknife, merged
+from vestige.core.checks import ArrayLike, option
+from vestige.core.estimate import Estimate
+from vestige.metrics.base import Accumulator, Sums, ess, jackknife, measured, merged, positive_rows
 from vestige.metrics.kernels import uniform
 
 # How far a row of probabilities may be from summing to one: float32 softmax over thousands of classes.
@@ -72,7 +74,7 @@ def inception_score(
         parts = [(log_p[s::splits], w_[s::splits] / w_[s::splits].sum()) for s in range(splits)]
         scores = torch.stack([_score(*part)[0].exp() for part in parts])
         details["split_std"] = float(scores.std(correction=0))
-    return Estimate(float(scores.mean()), float(log_score.exp() * spread), details)
+    return measured("inception_score", float(scores.mean()), float(log_score.exp() * spread), details)
 
 
 def _score_of_sums(sums: Sums, _: Sums | None = None) -> float:
@@ -82,12 +84,13 @@ def _score_of_sums(sums: Sums, _: Sums | None = None) -> float:
     return float((entropy + sums["negative_entropy"] / sums["weight"]).exp())
 
 
+@dataclass(eq=False, kw_only=True)
 class InceptionScore(Accumulator[Sums]):
     """Class sums and summed entropies of one set of predictions; `compute()` takes no other set."""
 
-    def __init__(self, *, kind: str = "probabilities", groups: int = 20) -> None:
-        super().__init__(groups=groups)
-        self.kind = checks.one_of(kind, KINDS, "kind", "InceptionScore")
+    kind: str = option("probabilities", among=KINDS)
+    groups: int = option(20, low=1)
+    summaries_: list[Sums | None] = field(init=False)
 
     def _checked(self, x: Float[Tensor, "n d"], owner: str) -> Float[Tensor, "n d"]:
         return _log_probabilities(x, self.kind, owner)
@@ -97,20 +100,12 @@ class InceptionScore(Accumulator[Sums]):
         sums = {"probabilities": w @ x.exp(), "negative_entropy": w @ _negative_entropy(x)}
         return Sums({**sums, "weight": w.sum(), "weight_sq": w.square().sum()})
 
-    def _pack(self, summary: Sums) -> dict[str, Tensor]:
-        return summary.parts
-
-    def _unpack(self, tensors: dict[str, Tensor]) -> Sums:
-        return Sums({name: tensors[name] for name in ("probabilities", "negative_entropy", "weight", "weight_sq")})
-
-    def _config(self) -> dict[str, int | str]:
-        return {"groups": self.groups, "kind": self.kind}
-
     def compute(self) -> Estimate:
         """The score of all rows seen, with its jackknife standard error from 4 groups of 2 rows on."""
         groups = self._filled()
         whole = merged(groups)
-        enough = self.groups >= 4 and self.n >= 2 * self.groups
+        enough = self.groups >= 4 and self.n_ >= 2 * self.groups
         error = jackknife(groups, groups, _score_of_sums) if enough else None
         size = float(whole["weight"].square() / whole["weight_sq"])
-        return Estimate(_score_of_sums(whole), error, {"n": self.n, "ess": size, "splits": 1})
+        details = {"n": self.n_, "ess": size, "splits": 1}
+        return measured("inception_score", _score_of_sums(whole), error, details)

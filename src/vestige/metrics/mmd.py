@@ -10,6 +10,8 @@ give zero. Bandwidth, number of frequencies and seed must agree between sets. Th
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,11 +19,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks, rng
-from vestige.core.checks import ArrayLike
+from vestige.core.checks import ArrayLike, option
 from vestige.core.errors import NotEstimable
-from vestige.metrics.base import Estimate, sizes, two_sets
-from vestige.metrics.embedding import Embedding
-from vestige.metrics.kernels import RBF, Kernel, Polynomial, mmd_squared, uniform
+from vestige.core.estimate import Estimate
+from vestige.metrics.base import measured, sizes, two_sets
+from vestige.metrics.kernels import RBF, Embedding, Kernel, Polynomial, mmd_squared, uniform
 
 # Pooled rows from which the median distance is taken.
 MEDIAN_ROWS = 1000
@@ -64,7 +66,7 @@ def mmd(
         k = Polynomial(checks.whole(degree, "degree", "mmd", low=1), gamma, offset)
         details |= {"degree": degree, "gamma": gamma, "offset": offset}
     value, error = mmd_squared(x, y, uniform(len(x), x_w, x), uniform(len(y), y_w, y), k)
-    return Estimate(value, error, details)
+    return measured("mmd", value, error, details)
 
 
 KERNELS = ("rbf", "polynomial")
@@ -81,30 +83,28 @@ def _bandwidth(bandwidth: float | None, x: Tensor, y: Tensor) -> float:
     return median
 
 
+@dataclass(eq=False, kw_only=True)
 class MMD(Embedding):
     """Random Fourier features of one set, for the RBF kernel; `real.compute(fake)`.
 
     The bandwidth must be given, since it has to be the same for every chunk of both sets.
     """
 
-    def __init__(self, *, bandwidth: float, frequencies: int = 2048, seed: int = 0, groups: int = 20) -> None:
-        super().__init__(groups=groups)
-        self.bandwidth = checks.number(bandwidth, "bandwidth", "MMD", low=0, open_low=True)
-        self.frequencies = checks.whole(frequencies, "frequencies", "MMD", low=1)
-        self.seed = checks.whole(seed, "seed", "MMD")
-        self._directions: Tensor | None = None  # drawn once the width is known
+    bandwidth: float = option(above=0)
+    frequencies: int = option(2048, low=1)
+    seed: int = option(0)
+    groups: int = option(20, low=1)
+
+    @functools.cached_property
+    def _directions(self) -> Float[Tensor, "d f"]:
+        """The frequencies, drawn once the width is known."""
+        generator = rng.fork(self.seed, "fourier")
+        normal = torch.randn(self.width_ or 0, self.frequencies, generator=generator, dtype=torch.float64)
+        return normal / self.bandwidth
 
     def _phi_sum(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> Float[Tensor, " f"]:
-        if self._directions is None:
-            generator = rng.fork(self.seed, "fourier")
-            normal = torch.randn(x.shape[1], self.frequencies, generator=generator, dtype=torch.float64)
-            self._directions = normal / self.bandwidth
         angles = x @ self._directions
         return torch.cat([weights @ angles.cos(), weights @ angles.sin()]) / self.frequencies**0.5
 
     def _diagonal(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         return x.new_ones(len(x))  # cos^2 + sin^2
-
-    def _config(self) -> dict[str, Any]:
-        own = {"bandwidth": self.bandwidth, "frequencies": self.frequencies, "seed": self.seed}
-        return {"groups": self.groups, **own}

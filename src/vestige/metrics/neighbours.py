@@ -100,34 +100,25 @@ def precision_recall_density_coverage(
 
 
 @dataclass(frozen=True)
-class Rows:
+class Collected:
     """The rows themselves: balls depend on all of a set, so no smaller summary gives the same numbers."""
 
     x: Float[Tensor, "n d"]
     weights: Float[Tensor, " n"]
 
-    def merge(self, other: Rows) -> Rows:
+    def merge(self, other: Collected) -> Collected:
         """Both sets together."""
-        return Rows(torch.cat([self.x, other.x]), torch.cat([self.weights, other.weights]))
+        return Collected(torch.cat([self.x, other.x]), torch.cat([self.weights, other.weights]))
 
 
-class PRDC(Accumulator[Rows]):
+@dataclass(eq=False)
+class PRDC(Accumulator[Collected]):
     """Collects the rows of one set for `real.compute(fake, k=5)`. Unlike its siblings it holds the data."""
 
-    def __init__(self) -> None:
-        super().__init__(groups=1)
+    summaries_: list[Collected | None] = field(init=False)
 
-    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Rows:
-        return Rows(x.clone(), x.new_ones(len(x)) if weights is None else weights)
-
-    def _pack(self, summary: Rows) -> dict[str, Tensor]:
-        return {"x": summary.x, "weights": summary.weights}
-
-    def _unpack(self, tensors: dict[str, Tensor]) -> Rows:
-        return Rows(tensors["x"], tensors["weights"])
-
-    def _config(self) -> dict[str, Any]:
-        return {}
+    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Collected:
+        return Collected(x.clone(), x.new_ones(len(x)) if weights is None else weights)
 
     def compute(self, other: PRDC, *, k: int = 5) -> Neighbourhood:
         """Precision, recall, density and coverage of the other set (`q`) against this one (`p`)."""

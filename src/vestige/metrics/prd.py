@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,12 +25,9 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from vestige import store
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike
-from vestige.core.errors import StoreError
-from vestige.metrics.base import Accumulator, ess, two_sets
-from vestige.metrics.groups import Sums, merged
+from vestige.metrics.base import Accumulator, Sums, ess, merged, two_sets
 from vestige.metrics.kernels import uniform
 
 # Rows of each side that k-means sees.
@@ -181,6 +177,7 @@ def _options(**options: int) -> dict[str, int]:
     return {name: checks.whole(value, name, "prd", low=lows.get(name)) for name, value in options.items()}
 
 
+@dataclass(eq=False)
 class PRD(Accumulator[Sums]):
     """Weight per cluster of one set, for centres that were fitted before; `real.compute(fake)`.
 
@@ -188,13 +185,16 @@ class PRD(Accumulator[Sums]):
     not to be kept); every set that is compared must use the same ones.
     """
 
-    def __init__(self, centres: ArrayLike) -> None:
-        super().__init__(groups=1)
-        tensor = torch.as_tensor(np.asarray(centres), dtype=torch.float64)
+    at: Any  # the centres, (clusters, d) or (runs, clusters, d); a tensor of the latter shape from then on
+    summaries_: list[Sums | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        tensor = torch.as_tensor(np.asarray(self.at), dtype=torch.float64)
         if tensor.ndim not in (2, 3) or tensor.numel() == 0 or not bool(tensor.isfinite().all()):
             checks.refuse("centres", "PRD", "finite, (clusters, d) or (runs, clusters, d)", tuple(tensor.shape))
-        self.centres_ = tensor if tensor.ndim == 3 else tensor[None]
-        self.width = tensor.shape[-1]
+        self.at = tensor if tensor.ndim == 3 else tensor[None]
+        super().__post_init__()
+        self.width_ = tensor.shape[-1]
 
     @staticmethod
     def centres(p: ArrayLike, q: ArrayLike, *, clusters: int = 20, runs: int = 10, seed: int = 0) -> Tensor:
@@ -205,32 +205,7 @@ class PRD(Accumulator[Sums]):
 
     def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Sums:
         w = x.new_ones(len(x)) if weights is None else weights
-        return Sums({"counts": histograms(x, w, self.centres_), "weight_sq": w.square().sum()})
-
-    def _pack(self, summary: Sums) -> dict[str, Tensor]:
-        return summary.parts
-
-    def _unpack(self, tensors: dict[str, Tensor]) -> Sums:
-        return Sums({name: tensors[name] for name in ("counts", "weight_sq")})
-
-    def _config(self) -> dict[str, Any]:
-        return {"centres": store.content_id(self.centres_.flatten().tolist())}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """All that was seen, and the centres."""
-        return {**super().state_dict(), "centres": self.centres_}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> Self:
-        """Take over what an accumulator with the same centres has seen."""
-        if "centres" not in state or not torch.equal(state["centres"], self.centres_):
-            raise StoreError("The key 'centres' of the stored PRD must equal the centres of this one.")
-        return super().load_state_dict({key: value for key, value in state.items() if key != "centres"})
-
-    @classmethod
-    def _rebuild(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        if "centres" not in tensors:
-            raise StoreError("The stored PRD lacks the key 'centres'.")
-        return cls(tensors["centres"])
+        return Sums({"counts": histograms(x, w, self.at), "weight_sq": w.square().sum()})
 
     def compute(self, other: PRD, *, angles: int = 1001, seed: int = 0) -> PRDResult:
         """The PRD curve of the other set (`q`) against this one (`p`)."""

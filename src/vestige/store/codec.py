@@ -131,7 +131,7 @@ class _Reader:
         if data is None and type(None) in arms:
             return None
         problem: StoreError | None = None
-        for arm in arms:
+        for arm in (a for a in arms if a is not type(None)):
             try:
                 return self.read(arm, data, path)
             except StoreError as error:

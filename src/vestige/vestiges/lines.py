@@ -43,7 +43,7 @@ class Line:
 
 
 # (value, standard error, value for equal laws) by name, or the sentence that refuses it
-Found: TypeAlias = dict[str, tuple[float, float | None, float | None] | str]
+Found: TypeAlias = dict[str, tuple[float, float, float | None] | str]
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,7 @@ def metric_lines(
                 lines.append(Line(name, math.nan, math.nan, math.nan, None, line))
                 continue
             value, std_error, equal = line
-            reach = math.nan if std_error is None else z * std_error
-            lines.append(Line(name, value, value - reach, value + reach, equal))
+            lines.append(Line(name, value, value - z * std_error, value + z * std_error, equal))
     return lines
 
 
