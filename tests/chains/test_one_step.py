@@ -1,6 +1,5 @@
 """The one-step form: exact where the ratio is, flat where it is nearly so, and used only where its tails allow."""
 
-import dataclasses
 import math
 
 import pytest
@@ -60,10 +59,10 @@ def test_the_value_moves_where_tails_are_light_and_the_distance_is_in_the_error(
     assert other.noise == pytest.approx(float((-p.log_ratio).exp().var()) / len(p.log_ratio), rel=1e-6)
     beyond = math.sqrt(off**2 - other.noise)
     moved = corrected(e, p, q, tail=other.tail + 0.01)
-    assert (moved.value, moved.form) == (other.value, "one_step")
+    assert (moved.value, moved.details["form"]) == (other.value, "one_step")
     assert moved.std_error == pytest.approx(math.hypot(e.std_error, beyond / 2))
     stayed = corrected(e, p, q, tail=other.tail - 0.01)
-    assert (stayed.value, stayed.form) == (e.value, e.form)
+    assert (stayed.value, stayed.details) == (e.value, e.details)
     assert stayed.std_error == pytest.approx(math.hypot(e.std_error, beyond))
     assert (moved.low + moved.high) / 2 == pytest.approx(moved.value)
     assert (moved.high - moved.low) / 2 == pytest.approx(1.959964 * moved.std_error, rel=1e-6)
@@ -83,7 +82,7 @@ def test_bounded_divergences_and_refusals_stay():
     js = divergences.estimate("js", q.log_ratio, p.log_ratio, error="influence")
     assert corrected(js, p, q, tail=1.0) == js
     kl = divergences.estimate("kl", q.log_ratio, p.log_ratio, error="influence")
-    refused = dataclasses.replace(kl, refusal="no")
+    refused = kl.withdrawn("no")
     assert corrected(refused, p, q, tail=1.0) is refused
 
 

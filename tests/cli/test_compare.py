@@ -67,7 +67,7 @@ def test_for_people(arrays, capsys):
         "Jensen-Shannon",
         "95% interval",
         "FID, n to infinity",
-        "equal laws",
+        "same distribution",
         "permutation p-value",
         "ULSIF",
     ):
@@ -83,7 +83,7 @@ def test_refusals_stand_in_the_table(tmp_path, arrays, capsys):
     assert out.rstrip().splitlines()[-1].startswith("The rows of away.npy differ from those of real.npy (p = 0.002)")
     found = answer([arrays["real"], str(tmp_path / "away.npy"), "--estimator", "Stack"], capsys)
     assert found["divergences"]["kl"]["value"] is None
-    assert "The kl cannot be estimated" in found["divergences"]["kl"]["refusal"]
+    assert "The kl cannot be estimated" in found["divergences"]["kl"]["reason"]
     assert found["divergences"]["js"]["value"] == pytest.approx(0.69, abs=0.02)
 
 

@@ -52,3 +52,9 @@ def test_it_is_a_float_and_can_be_changed_and_shown():
 def test_significant_digits():
     assert figure(0.123456) == "0.1235"
     assert figure(123456.0, 2) == "1.2e+05"
+
+
+def test_the_normal_interval_and_a_number_that_is_withdrawn():
+    e = Estimate.normal(2.0, 0.5, 0.9, name="kl", n=7)
+    assert (e.low, e.high) == pytest.approx((2 - 0.5 * 1.6448536, 2 + 0.5 * 1.6448536))
+    assert e.withdrawn("No.") == Estimate.refused("No.", name="kl", n=7, level=0.9)

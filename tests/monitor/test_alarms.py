@@ -6,16 +6,13 @@ import pytest
 
 from vestige.chains import StepReport, TaskReport
 from vestige.core.errors import InputError, UnknownName
+from vestige.core.estimate import Estimate
 from vestige.monitor import Alarm, Ring
 from vestige.monitor.alarms import ringing
-from vestige.ratios.divergences import Estimate
 
 
 def estimate(value, error=0.0, refusal=None, name="js"):
-    z = 1.959963984540054
-    return Estimate(
-        name, value, error, value - z * error, value + z * error, 0.95, 100.0, None, "both", "two_sided", (), refusal
-    )
+    return Estimate.refused(refusal, name=name) if refusal else Estimate.normal(value, error, name=name, ess=100.0)
 
 
 def report(step, **tasks):

@@ -8,9 +8,9 @@ import pytest
 
 from vestige.chains import StepReport, TaskReport
 from vestige.core.errors import InputError
+from vestige.core.estimate import Estimate
 from vestige.metrics import matrix as metrics
 from vestige.monitor import Alarm, Ring, Step, history
-from vestige.ratios.divergences import Estimate
 
 NAN = math.nan
 # One task a step, as in the equations.
@@ -18,7 +18,7 @@ SQUARE = [[0.30, NAN, NAN], [0.35, 0.20, NAN], [0.25, 0.50, 0.10]]
 
 
 def estimate(value, error):
-    return Estimate("js", value, error, value - error, value + error, 0.95, 1.0, None, "both", "two_sided")
+    return Estimate(value, value - error, value + error, std_error=error, name="js", ess=1.0)
 
 
 def steps(D, born=None, error=0.01):

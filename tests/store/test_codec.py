@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vestige.core.errors import StoreError
+from vestige.core.estimate import Estimate
 from vestige.store.codec import decode, encode, restore
 
 
@@ -158,3 +159,8 @@ def test_learnt_attributes_and_networks_are_restored_in_place():
 def test_what_has_no_stored_form_is_a_bug_of_ours():
     with pytest.raises(TypeError, match="no way to store a object"):
         encode({"a": object()})
+
+
+def test_an_estimate_comes_back_whole_with_numbers_that_are_not_finite():
+    e = Estimate.refused("Too few rows.", name="kl", n=3, details={"pareto_k": math.inf, "form": "eq4"})
+    assert round_trip(e) == e

@@ -25,8 +25,9 @@ from torch import Tensor
 
 from vestige.core import rng
 from vestige.core.checks import number, refuse, whole
+from vestige.core.estimate import Estimate
 from vestige.ratios import divergences
-from vestige.ratios.divergences import Estimate, Gaussian, gaussian_divergence, integrated_divergence
+from vestige.ratios.divergences import Gaussian, gaussian_divergence, integrated_divergence
 
 # Fixed draws of each law behind a truth that has no closed form, and how many at a time.
 TRUTH_ROWS, TRUTH_CHUNK = 2**18, 2**14
@@ -139,12 +140,12 @@ class Drift:
         if self.d <= 2:
             box = [-BOX] * self.d, [BOX] * self.d
             return integrated_divergence(name, p.log_prob, q.log_prob, *box, points=801)
-        return self._average(name, t).value
+        return float(self._average(name, t).value)
 
     def true_error(self, name: str, t: int) -> float:
         """The standard error of `true`: 0 where it is a closed form or an integral."""
         exact = self.d <= 2 or isinstance(self.p(), Gaussian)
-        return 0.0 if exact else self._average(name, t).std_error
+        return 0.0 if exact else float(self._average(name, t).std_error)
 
     def ess(self, t: int = 1) -> float:
         """1 / E_q[r^2]: the share that samples of q_t are worth when they are weighted to stand for p."""

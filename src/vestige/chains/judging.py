@@ -15,7 +15,6 @@ that fails first, and its distance says nothing of the value.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,9 +22,9 @@ from vestige.chains.one_step import corrected, with_error
 from vestige.chains.report import Limits, Task, TaskReport
 from vestige.chains.strategy import Found
 from vestige.chains.views import of_points, views_of
+from vestige.core.estimate import Estimate
 from vestige.core.numerics import weighted_mean
 from vestige.ratios import divergences
-from vestige.ratios.divergences import Estimate
 from vestige.ratios.divergences.terms import Side
 
 
@@ -40,25 +39,24 @@ def judge(found: Found, names: Iterable[str], *, level: float, limits: Limits) -
     if found.p_weights is not None:
         out = {name: _widened(name, e, found, limits) for name, e in out.items()}
     return {
-        n: e if e.refusal else with_error(e, e.value, limits.slack * e.std_error, form=e.form) for n, e in out.items()
+        n: with_error(e, e.value, limits.slack * e.std_error, form=e.details["form"]) if e.known else e
+        for n, e in out.items()
     }
 
 
 def _widened(name: str, e: Estimate, found: Found, limits: Limits) -> Estimate:
     """With the error of the stand-in's weights; refused where they are worth too little."""
-    if e.refusal:
+    if not e.known:
         return e
     if found.stand_in_ess < limits.refused_ess * found.stand_in:
-        refusal = (
+        return e.withdrawn(
             f"The {name} cannot be estimated: the {found.stand_in} samples that stand for the data are worth "
             f"{found.stand_in_ess:.1f} (limit {limits.refused_ess:.0%})."
         )
-        nan = dict.fromkeys(("value", "std_error", "low", "high"), math.nan)
-        return dataclasses.replace(e, **nan, refusal=refusal)  # type: ignore[arg-type]
     assert found.log_ratio_p is not None
     slope = divergences.get(name).slope(found.log_ratio_p)
     spread = weighted_mean((slope - weighted_mean(slope, found.p_weights)).square(), found.p_weights)
-    return with_error(e, e.value, math.sqrt(e.std_error**2 + found.inherited * float(spread)), form=e.form)
+    return with_error(e, e.value, math.sqrt(e.std_error**2 + found.inherited * float(spread)), form=e.details["form"])
 
 
 def doubts_of(found: Found, kl: Estimate, limits: Limits) -> list[str]:
@@ -67,8 +65,9 @@ def doubts_of(found: Found, kl: Estimate, limits: Limits) -> list[str]:
     error = kl.std_error if math.isfinite(kl.std_error) else 0.0
     if found.gap > min(max(error, limits.gap_least), limits.gap_most):
         doubts.append(f"the KL of rows seen in training is {found.gap:.2g} nats above that of held-out rows")
-    if found.log_ratio_p is None and kl.pareto_k is not None and kl.pareto_k >= limits.tail:
-        doubts.append(f"the tail index of Eq. 4's terms is {kl.pareto_k:.2f}, so their average misses what is rare")
+    k = kl.details["pareto_k"]
+    if found.log_ratio_p is None and k is not None and k >= limits.tail:
+        doubts.append(f"the tail index of Eq. 4's terms is {k:.2f}, so their average misses what is rare")
     if found.log_ratio_p is None and found.anchored is not None:
         value, k = of_points("kl", found.anchored)
         if (k is None or k < limits.tail) and value - kl.value > limits.apart * error:

@@ -15,7 +15,6 @@ whole where it has not. Divergences with an upper bound have bounded two-sided t
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import NamedTuple
 
@@ -23,7 +22,8 @@ from jaxtyping import Float
 from scipy.special import ndtri
 from torch import Tensor
 
-from vestige.ratios.divergences import Estimate, get
+from vestige.core.estimate import Estimate
+from vestige.ratios.divergences import get
 from vestige.ratios.divergences.family import Map
 from vestige.ratios.divergences.terms import Side
 
@@ -64,7 +64,7 @@ def _difference(a: Map, b: Map) -> Map:
 
 def corrected(e: Estimate, p: Side, q: Side, *, tail: float) -> Estimate:
     """`e`, a two-sided estimate, moved where the terms allow it, and with the distance of the forms in its error."""
-    if e.refusal or math.isfinite(get(e.name).upper):
+    if not e.known or math.isfinite(get(e.name).upper):
         return e
     other = one_step(e.name, p, q)
     if not math.isfinite(other.off + other.noise):
@@ -72,10 +72,11 @@ def corrected(e: Estimate, p: Side, q: Side, *, tail: float) -> Estimate:
     beyond = math.sqrt(max(other.off**2 - other.noise, 0.0))
     if other.tail < tail:
         return with_error(e, other.value, math.hypot(e.std_error, beyond / 2), form="one_step")
-    return with_error(e, e.value, math.hypot(e.std_error, beyond), form=e.form)
+    return with_error(e, e.value, math.hypot(e.std_error, beyond), form=e.details["form"])
 
 
 def with_error(e: Estimate, value: float, std_error: float, *, form: str) -> Estimate:
     """`e` with another value and error, and the interval that follows."""
     reach = float(ndtri((1 + e.level) / 2)) * std_error
-    return dataclasses.replace(e, value=value, std_error=std_error, low=value - reach, high=value + reach, form=form)
+    details = {**e.details, "form": form}
+    return e.but(value=value, std_error=std_error, low=value - reach, high=value + reach, details=details)

@@ -19,7 +19,8 @@ import pandas as pd
 from scipy.special import ndtri
 
 from vestige.chains.views import VIEWS, Views
-from vestige.ratios.divergences import Estimate
+from vestige.core.estimate import Estimate
+from vestige.store.codec import decode, encode
 
 Task = str | int
 AVERAGE = "average"
@@ -66,8 +67,8 @@ class TaskReport:
     def verdict(self, name: str) -> str:
         """In words, for one divergence."""
         estimate = self.estimates[name]
-        if estimate.refusal:
-            return f"refused: {estimate.refusal}"
+        if not estimate.known:
+            return f"refused: {estimate.reason}"
         return f"lower estimate: {'; '.join(self.doubts)}" if self.doubts else "ok"
 
 
@@ -101,7 +102,7 @@ class StepReport:
         tasks = []
         for r in self.tasks:
             fields = {f.name: getattr(r, f.name) for f in dataclasses.fields(r)}
-            fields["estimates"] = {name: e.to_json() for name, e in r.estimates.items()}
+            fields["estimates"] = {name: encode(e)[0] for name, e in r.estimates.items()}
             fields["views"] = {name: _plain(dataclasses.asdict(v)) for name, v in r.views.items()}
             fields["running_from"] = _plain(r.running_from)
             tasks.append(fields | {"doubts": list(r.doubts), "notes": list(r.notes)})
@@ -112,7 +113,7 @@ class StepReport:
         """The inverse of `to_json`."""
         tasks = []
         for entry in fields["tasks"]:
-            found = {name: _estimate(e) for name, e in entry["estimates"].items()}
+            found = {name: decode(Estimate, e) for name, e in entry["estimates"].items()}
             views = {name: Views(**_restored(v)) for name, v in entry["views"].items()}
             read = {"estimates": found, "views": views, "running_from": _restored(entry["running_from"])}
             lists = {"doubts": tuple(entry["doubts"]), "notes": tuple(entry["notes"])}
@@ -122,15 +123,10 @@ class StepReport:
     def __str__(self) -> str:
         lines = [f"step {self.step}"]
         for r in self.tasks:
-            known = [str(e) for e in r.estimates.values() if not e.refusal]
+            known = [str(e) for e in r.estimates.values() if e.known]
             verdict = f"lower estimate: {'; '.join(r.doubts)}" if r.doubts else "ok"
             lines.append(f"task {r.task!r}: {'; '.join(known)}. {verdict}")
         return "\n".join(lines)
-
-
-def _estimate(fields: Mapping[str, Any]) -> Estimate:
-    nan = {k: math.nan for k in ("value", "std_error", "low", "high") if fields[k] is None}
-    return Estimate(**{**fields, **nan, "warnings": tuple(fields["warnings"])})
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,12 +155,13 @@ def averaged(parts: list[tuple[Estimate, int, str]]) -> tuple[Estimate, int, str
     value = sum(e.value for e in estimates) / k
     std_error = math.sqrt(sum(e.std_error**2 for e in estimates)) / k
     reach = float(ndtri((1 + first.level) / 2)) * std_error
-    ess, depth = min(e.ess for e in estimates), max(depth for _, depth, _ in parts)
+    ess, depth = min(e.ess or 0.0 for e in estimates), max(depth for _, depth, _ in parts)
     verdicts = [verdict for _, _, verdict in parts if verdict != "ok"]
     worst = min(verdicts, key=lambda v: not v.startswith("refused"), default="ok")
     verdict = worst if k == 1 or worst == "ok" else f"{worst} ({len(verdicts)} of {k} tasks)"
-    joined = dataclasses.replace(
-        first, value=value, std_error=std_error, low=value - reach, high=value + reach, ess=ess, pareto_k=None
+    details = {**first.details, "pareto_k": None}
+    joined = first.but(
+        value=value, std_error=std_error, low=value - reach, high=value + reach, ess=ess, details=details
     )
     return joined, depth, verdict
 

@@ -59,13 +59,13 @@ def of_points(name: str, points: Points, *, before: bool = False) -> tuple[float
     """E_p[f(r)/r] over `points`, of r_t or of the ratio `before`, and the tail index of the terms."""
     log_ratio = points.before if before else points.log_ratio
     found = divergences.estimate(name, None, log_ratio, p_weights=points.weights, samples="p", **AS_IT_IS)
-    return found.value, found.pareto_k
+    return found.value, found.details["pareto_k"]
 
 
 def on_samples(name: str, log_ratio_q: Float[Tensor, " n_q"]) -> tuple[float, float | None]:
     """Eq. 4, and the tail index of its terms."""
     found = divergences.estimate(name, log_ratio_q, samples="q", **AS_IT_IS)
-    return found.value, found.pareto_k
+    return found.value, found.details["pareto_k"]
 
 
 def views_of(

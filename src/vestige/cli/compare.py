@@ -15,6 +15,7 @@ from vestige.core.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from vestige.core.estimate import Estimate
     from vestige.data.readers import ColumnReport
     from vestige.vestiges import Comparison
 
@@ -86,8 +87,8 @@ class Compare:
                 options["names"] = (shown(self.real), f"{shown(self.fake)}, weighted,")
                 weighted = compare(p, q, q_weights=weights, on_step=lambda _: advance(1), **options)
         if self.json:
-            found = {"columns": columns.to_dict(), **plain.to_json()}
-            output.document(found | ({} if weighted is None else {"weighted": weighted.to_json()}))
+            found = {"columns": columns.to_dict(), **vars(plain)}
+            output.document(found | ({} if weighted is None else {"weighted": weighted}))
             return
         if is_table(columns):
             print_columns(columns)
@@ -106,10 +107,11 @@ class Compare:
         size = f"{plain.n_p} real rows, {plain.n_q} fake rows, {plain.d} features"
         output.table(output.Table(f"divergences: {size}", head, rows, note=ratio_note(plain)))
         lines = []
-        for i, line in enumerate(plain.metrics):
-            equal = "" if line.equal is None else number(line.equal)
-            lines.append((NAMES.get(line.name, line.name), *(c for one in both for c in cells(one.metrics[i])), equal))
-        output.table(output.Table("metrics", (*head, "equal laws"), lines))
+        for name, estimate in plain.metrics.items():
+            same = estimate.details.get("same")
+            told = (cell for one in both for cell in cells(one.metrics[name]))
+            lines.append((NAMES.get(name, name), *told, "" if same is None else number(same)))
+        output.table(output.Table("metrics", (*head, "same distribution"), lines))
         for one, label in zip(both, ("weights for these rows", "after weighting"), strict=False):
             d = one.diagnosis
             k = "none" if d.pareto_k is None else f"{d.pareto_k:.2f}"
@@ -165,11 +167,12 @@ def number(value: float) -> str:
     return f"{value:.4g}".replace("-0", "0") if value == 0 else f"{value:.4g}"
 
 
-def cells(line: Any) -> tuple[str, str]:  # noqa: ANN401 - an Estimate or a Line: both have value, low, high, refusal
+def cells(estimate: Estimate) -> tuple[str, str]:
     """Value and interval, or the refusal in the place of the value."""
-    if line.refusal:
-        return line.refusal, ""
-    return number(line.value), "" if math.isnan(line.low) else f"{number(line.low)} to {number(line.high)}"
+    e = estimate
+    if not e.known:
+        return e.reason, ""
+    return number(e.value), "" if math.isnan(e.low) else f"{number(e.low)} to {number(e.high)}"
 
 
 def ratio_note(found: Comparison) -> str:

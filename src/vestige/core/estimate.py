@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+from scipy.special import ndtri
+
 Verdict = Literal["ok", "at least", "refused"]
 NAN = math.nan
 
@@ -67,6 +69,16 @@ class Estimate:
     def refused(cls, reason: str, **fields: Any) -> Self:  # noqa: ANN401 - fields of Estimate
         """No number, and the sentence that says why."""
         return cls(NAN, verdict="refused", reason=reason, **fields)
+
+    @classmethod
+    def normal(cls, value: Any, std_error: Any, level: float = 0.95, **fields: Any) -> Self:  # noqa: ANN401 - see above
+        """With the normal interval of its standard error."""
+        reach = float(ndtri((1 + level) / 2)) * std_error
+        return cls(value, value - reach, value + reach, level, std_error, **fields)
+
+    def withdrawn(self, reason: str) -> Self:
+        """The same, but refused after all."""
+        return self.but(value=NAN, low=NAN, high=NAN, std_error=NAN, verdict="refused", reason=reason)
 
     @property
     def known(self) -> bool:

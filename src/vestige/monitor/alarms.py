@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from vestige.chains import StepReport, TaskReport
 from vestige.chains.report import Task
 from vestige.core import checks
-from vestige.ratios.divergences import Estimate
+from vestige.core.estimate import Estimate
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _held(alarm: Alarm, task: Task, step: int, now: Estimate, then: Estimate | N
     """`now`, or its difference to `then`, held against the limit."""
     for e, when in ((now, ""), (then, f" at step{at}")):
         if e is not None and math.isnan(e.value):
-            why = f"the alarm cannot be told{when}. {e.refusal or 'There is no estimate.'}"
+            why = f"the alarm cannot be told{when}. {e.reason or 'There is no estimate.'}"
             return Ring(alarm, task, step, math.nan, math.nan, why)
     if then is None:
         amount, low = now.value, now.low

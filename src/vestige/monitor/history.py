@@ -31,8 +31,8 @@ from vestige.chains import StepReport
 from vestige.chains.chain import SHOWN
 from vestige.chains.report import AVERAGE, Task
 from vestige.core import checks
+from vestige.core.estimate import Estimate
 from vestige.monitor.alarms import Ring
-from vestige.ratios.divergences import Estimate
 from vestige.ratios.divergences import get as divergence
 
 Cells = NDArray[np.float64]

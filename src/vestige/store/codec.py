@@ -145,7 +145,7 @@ class _Reader:
             return {key: self.anything(entry, f"{path}.{key}") for key, entry in data.items()}
         if isinstance(data, list):
             return [self.anything(entry, f"{path}.{i}") for i, entry in enumerate(data)]
-        return data
+        return NOT_FINITE.get(data, data) if isinstance(data, str) else data
 
     def tensor(self, data: Any, path: str) -> Tensor:  # noqa: ANN401
         if not (isinstance(data, dict) and set(data) == {TENSOR} and isinstance(data[TENSOR], str)):

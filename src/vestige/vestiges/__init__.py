@@ -1,7 +1,7 @@
 """Two sample sets compared, and weights that turn one into the other: the whole first river in two calls."""
 
 from vestige.vestiges.cross_fit import FIT_ROWS, HeldOut, held_out
-from vestige.vestiges.lines import PAIR_ROWS, Line, metric_lines
+from vestige.vestiges.lines import PAIR_ROWS, metric_estimates
 from vestige.vestiges.two_sets import STEPS, Comparison, compare
 from vestige.vestiges.weighing import Weighing, weigh
 
@@ -11,10 +11,9 @@ __all__ = [
     "STEPS",
     "Comparison",
     "HeldOut",
-    "Line",
     "Weighing",
     "compare",
     "held_out",
-    "metric_lines",
+    "metric_estimates",
     "weigh",
 ]

@@ -1,4 +1,4 @@
-"""Every sample metric of two sets as lines of one table: value, interval, and what equal laws would give.
+"""Every sample metric of two sets as an estimate, with what two samples from the same distribution would give.
 
 FID and PRD see all rows. KID, MMD and the neighbourhood metrics, whose cost grows with pairs of rows, see a random part
 of at most `pair_rows` rows a side.
@@ -6,7 +6,6 @@ of at most `pair_rows` rows a side.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
-from scipy.special import ndtri
 from torch import Tensor
 
 from vestige.core import rng
 from vestige.core.errors import InputError, NotEstimable
+from vestige.core.estimate import Estimate
 from vestige.metrics.fid import fid
 from vestige.metrics.kid import kid
 from vestige.metrics.mmd import mmd
@@ -30,19 +29,7 @@ PAIR_ROWS = 5000
 MAX_REPEATED = 0.1
 
 
-@dataclass(frozen=True)
-class Line:
-    """One number: its interval, its value for equal laws where that is known, or the sentence that refuses it."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    equal: float | None
-    refusal: str | None = None
-
-
-# (value, standard error, value for equal laws) by name, or the sentence that refuses it
+# (value, standard error, value for two samples from the same distribution) by name, or the sentence that refuses it
 Found: TypeAlias = dict[str, tuple[float, float, float | None] | str]
 
 
@@ -112,7 +99,7 @@ METRICS: dict[str, tuple[Callable[[Sets], Found], tuple[str, ...]]] = {
 }
 
 
-def metric_lines(
+def metric_estimates(
     p: Float[Tensor, "n_p d"],
     q: Float[Tensor, "n_q d"],
     *,
@@ -121,27 +108,28 @@ def metric_lines(
     pair_rows: int = PAIR_ROWS,
     seed: int = 0,
     on_step: Callable[[str], None] = lambda _: None,
-) -> list[Line]:
-    """All metrics of the model's rows `q` against the data `p`; what cannot be had is a line that says why."""
-    z = float(ndtri((1 + level) / 2))
+) -> dict[str, Estimate]:
+    """All metrics of the model's rows `q` against the data `p`; what cannot be had is refused.
+
+    The detail `same` is the value for two samples from the same distribution, None where that is not known.
+    """
     rows_p, rows_q = some_rows(len(p), pair_rows, seed, "p"), some_rows(len(q), pair_rows, seed, "q")
     sets = Sets(p, q, q_weights, p[rows_p], q[rows_q], None if q_weights is None else q_weights[rows_q], seed)
-    lines = []
+    out: dict[str, Estimate] = {}
     for label, (compute, names) in METRICS.items():
         on_step(label)
         try:
             found = compute(sets)
         except (NotEstimable, InputError) as error:
-            lines += [Line(name, math.nan, math.nan, math.nan, None, str(error)) for name in names]
-            continue
+            found = dict.fromkeys(names, str(error))
         for name in names:
-            line = found[name]
-            if isinstance(line, str):
-                lines.append(Line(name, math.nan, math.nan, math.nan, None, line))
+            one = found[name]
+            if isinstance(one, str):
+                out[name] = Estimate.refused(one, name=name, level=level)
                 continue
-            value, std_error, equal = line
-            lines.append(Line(name, value, value - z * std_error, value + z * std_error, equal))
-    return lines
+            value, std_error, same = one
+            out[name] = Estimate.normal(value, std_error, level, name=name, details={"same": same})
+    return out
 
 
 def some_rows(n: int, most: int, seed: int, side: str) -> Tensor:

@@ -7,8 +7,6 @@ table as the sentence that refuses it. The conclusion is one plain sentence made
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,15 +18,16 @@ from torch import Tensor
 from vestige.core import checks
 from vestige.core.checks import ArrayLike
 from vestige.core.errors import NotEstimable
+from vestige.core.estimate import Estimate
 from vestige.core.numerics import log_mean_exp
 from vestige.ratios import Ratio
-from vestige.ratios.divergences import FAMILY, Estimate, estimates
+from vestige.ratios.divergences import FAMILY, estimates
 from vestige.ratios.permutation import permutation_test
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.weights import Diagnosis, diagnose, resample
 from vestige.vestiges.conclusion import conclude
 from vestige.vestiges.cross_fit import FIT_ROWS, HeldOut, held_out
-from vestige.vestiges.lines import METRICS, PAIR_ROWS, Line, metric_lines, some_rows
+from vestige.vestiges.lines import METRICS, PAIR_ROWS, metric_estimates, some_rows
 
 # Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
 SCALE_GAP = 100.0
@@ -59,22 +58,12 @@ class Comparison:
     n_q: int
     d: int
     divergences: dict[str, Estimate]
-    metrics: list[Line]
+    metrics: dict[str, Estimate]
     p_value: float
     diagnosis: Diagnosis  # of the weights that would turn q into p
     ratio: dict[str, Any]
     conclusion: str
     warnings: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
-        return {
-            **{name: getattr(self, name) for name in ("n_p", "n_q", "d", "p_value", "conclusion", "ratio")},
-            "divergences": {name: estimate.to_json() for name, estimate in self.divergences.items()},
-            "metrics": {line.name: {k: v for k, v in vars(line).items() if k != "name"} for line in self.metrics},
-            "diagnosis": self.diagnosis.to_json(),
-            "warnings": list(self.warnings),
-        }
 
 
 def compare(
@@ -113,11 +102,11 @@ def compare(
         warnings += clipped
     else:
         warnings += _scale_warning(x)
-    lines = metric_lines(x, y, q_weights=weights, level=level, pair_rows=pair_rows, seed=seed, on_step=on_step)
+    metrics = metric_estimates(x, y, q_weights=weights, level=level, pair_rows=pair_rows, seed=seed, on_step=on_step)
     warnings += found.warnings + _gap_warning(found, divergences["kl"]) + diagnosis.warnings
     sentence = conclude(p_value, divergences["js"], diagnosis, *names, blind=found.blind)
     return Comparison(
-        len(x), len(y), x.shape[1], divergences, lines, p_value, diagnosis, found.report, sentence, warnings
+        len(x), len(y), x.shape[1], divergences, metrics, p_value, diagnosis, found.report, sentence, warnings
     )
 
 
@@ -185,16 +174,14 @@ def _checked(estimate: Estimate, means: dict[str, float], blind: str | None) -> 
             told = f"{side} rows are too rare where {missed} rows are (the mean of {ratio} over them is "
             told += f"{means[side]:.2g} and should be 1)"
     told = blind or told
-    if estimate.refusal or not told:
+    if not (estimate.known and told):
         return estimate
-    sentence = f"The {estimate.name} cannot be estimated from these samples: {told}."
-    nan = math.nan
-    return dataclasses.replace(estimate, value=nan, std_error=nan, low=nan, high=nan, refusal=sentence)
+    return estimate.withdrawn(f"The {estimate.name} cannot be estimated from these samples: {told}.")
 
 
 def _gap_warning(found: HeldOut, kl: Estimate) -> tuple[str, ...]:
     gap = float(found.report["gap"])
-    if gap < max(GAP_NATS, GAP_SHARE * (kl.value if kl.refusal is None else 0.0)):
+    if gap < max(GAP_NATS, GAP_SHARE * (kl.value if kl.known else 0.0)):
         return ()
     return (
         f"The ratio looks {gap:.2g} nats better on rows it was fitted on than on others: the divergences are likely "

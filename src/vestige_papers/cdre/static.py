@@ -25,7 +25,6 @@ from vestige import data, features
 from vestige.core import rng
 from vestige.data import DataSet
 from vestige.ratios import KLIEPNet, Stack, divergences
-from vestige.ratios.divergences import Estimate
 
 ESTIMATORS = ("kliep", "stack")
 KLIEP: dict[str, dict[str, Any]] = {
@@ -71,8 +70,8 @@ def judge(
         stack = Stack().fit(p, q, seed=seed)
         log_ratios, sides = (stack.held_out_q_, stack.held_out_p_), {"error": "influence"}
     plain = divergences.estimates(names, *log_ratios, **sides, max_k=math.inf, min_ess=0.0)
-    strict: dict[str, Estimate] = divergences.estimates(names, *log_ratios, **sides)
-    doubts = {name: e.refusal for name, e in strict.items() if e.refusal}
+    strict = divergences.estimates(names, *log_ratios, **sides)
+    doubts = {name: e.reason for name, e in strict.items() if not e.known}
     return Judged({name: e.value for name, e in plain.items()}, doubts)
 
 

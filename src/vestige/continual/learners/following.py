@@ -121,8 +121,8 @@ class Follower:
         if new:
             self.eyes[number] = eye
             self.arrival |= dict.fromkeys(new, number)
-        judged = {int(task.task): task.estimates[JUDGED].refusal for task in report.tasks}
-        self.refused = {c: str(why) for c, why in judged.items() if why} | self.barred
+        judged = {int(task.task): task.estimates[JUDGED] for task in report.tasks}
+        self.refused = {c: e.reason for c, e in judged.items() if not e.known} | self.barred
 
     def log_ratio(self, x: Float[Tensor, "n *shape"], condition: int, *, seed: int) -> Float[Tensor, " n"]:
         """log p/q_t of samples of a condition; zero where it is refused or unknown."""

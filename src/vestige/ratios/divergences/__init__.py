@@ -4,7 +4,7 @@
 """
 
 from vestige.ratios.divergences.bregman import BREGMAN, bregman_divergence, bregman_loss
-from vestige.ratios.divergences.estimate import Estimate, estimate, estimates
+from vestige.ratios.divergences.estimate import estimate, estimates
 from vestige.ratios.divergences.family import FAMILY, NAMES, FDivergence, alpha, get
 from vestige.ratios.divergences.gaussian import Gaussian, gaussian_divergence
 from vestige.ratios.divergences.integrate import integrated_divergence
@@ -15,7 +15,6 @@ __all__ = [
     "FAMILY",
     "NAMES",
     "Bound",
-    "Estimate",
     "FDivergence",
     "Gaussian",
     "alpha",

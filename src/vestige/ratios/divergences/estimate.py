@@ -11,14 +11,16 @@ Standard errors, by `error`:
 - "bootstrap": the spread over resamples, with a percentile interval.
 None falls below `floor` / n: at zero divergence the first-order error vanishes while a learnt ratio is still off by
 about 1/n. Intervals are not cut to the range of the divergence. Bias of the log-ratios is in none of them.
+
+Details of an estimate: `pareto_k`, the tail index of the terms on the heavier side (None where there is no need or no
+tail); `samples`, what was averaged over ("q", "p" or "both"); `form` ("eq4", "light" or "two_sided"; of a chain also
+"one_step"). Its ESS is the effective number of terms on the weaker side that was used.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,36 +29,9 @@ from scipy.special import ndtri
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike
 from vestige.core.errors import NotEstimable
+from vestige.core.estimate import Estimate
 from vestige.ratios.divergences import family, terms
 from vestige.ratios.divergences.terms import Form, Side
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A divergence, how sure it is, and what it rests on; NaN with a `refusal` where it is not estimable."""
-
-    name: str
-    value: float
-    std_error: float
-    low: float
-    high: float
-    level: float
-    ess: float  # effective number of terms on the weaker side that was used
-    pareto_k: float | None  # tail index of the terms on the heavier side; None where there is no need or no tail
-    samples: str  # "q", "p" or "both": what was averaged over
-    form: str  # "eq4", "light" or "two_sided"; of a chain also "one_step"
-    warnings: tuple[str, ...] = ()
-    refusal: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON: None where a number is not finite."""
-        fields = dataclasses.asdict(self) | {"warnings": list(self.warnings)}
-        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
-
-    def __str__(self) -> str:
-        if self.refusal:
-            return self.refusal
-        return f"{self.name} {self.value:.4g} ({self.low:.4g} to {self.high:.4g} at {self.level:.0%})"
 
 
 def estimate(
@@ -110,11 +85,17 @@ def estimate(
     safe = chosen.label == "two_sided" and math.isfinite(div.upper)
     size, k, refusal = _diagnose(div.name, chosen, sides, shift, None if safe else max_k, min_ess)
     used = "both" if chosen.on_p and chosen.on_q else "p" if chosen.on_p else "q"
+    known: dict[str, Any] = {
+        "name": div.name,
+        "level": level,
+        "n": sum(len(sides[s].weights) for s in ("pq" if used == "both" else used)),
+        "ess": size,
+        "details": {"pareto_k": k, "samples": used, "form": chosen.label},
+    }
     if refusal:
         if on_refusal == "raise":
             raise NotEstimable(refusal)
-        nan = math.nan
-        return Estimate(div.name, nan, nan, nan, nan, level, size, k, used, chosen.label, refusal=refusal)
+        return Estimate.refused(refusal, **known)
 
     value = float(terms.value_of(chosen, sides, shift))
     least = floor / min(side.ess() for side in sides.values())
@@ -131,8 +112,8 @@ def estimate(
             variance = terms.delta_variance(chosen, sides, shift, normalised=normalise)
         std_error = max(math.sqrt(variance), least)
         low, high = value - z * std_error, value + z * std_error
-    warnings = _warnings(div, chosen, sides, value, std_error, k, heavy_k, normalise)
-    return Estimate(div.name, value, std_error, low, high, level, size, k, used, chosen.label, warnings)
+    notes = _notes(div, chosen, sides, value, std_error, k, heavy_k, normalise)
+    return Estimate(value, low, high, std_error=std_error, notes=notes, **known)
 
 
 def estimates(names: Iterable[str], *args: Any, on_refusal: str = "nan", **options: Any) -> dict[str, Estimate]:  # noqa: ANN401
@@ -192,7 +173,7 @@ def _diagnose(
     return size, worst, refusal
 
 
-def _warnings(
+def _notes(
     div: family.FDivergence,
     form: Form,
     sides: dict[str, Side],

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -22,22 +21,11 @@ from torch import Tensor
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, Kind
 from vestige.core.errors import NotEstimable
+from vestige.core.estimate import Estimate
 from vestige.ratios.weights.transforms import kish, log_weight_vector
 
 # Memory that the bootstrap's count matrix may take, in numbers.
 BOOTSTRAP_CELLS = 4_000_000
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """A weighted mean with its error; vectors where f was one."""
-
-    value: Any
-    std_error: Any
-    low: Any
-    high: Any
-    level: float
-    ess: float
 
 
 def expectation(
@@ -49,8 +37,11 @@ def expectation(
     method: str = "delta",
     n_boot: int = 1000,
     seed: int = 0,
-) -> Expectation:
-    """E_p[f] from f on samples of q, one value or one row a sample, and the log weights of those samples."""
+) -> Estimate:
+    """E_p[f] from f on samples of q, one value or one row a sample, and the log weights of those samples.
+
+    Vectors where f was one.
+    """
     owner = "weights.expectation"
     level = checks.number(interval, "interval", owner, low=0, high=1, open_low=True, open_high=True)
     checks.one_of(method, ("delta", "bootstrap"), "method", owner)
@@ -74,7 +65,7 @@ def expectation(
         low, high = draws.quantile((1 - level) / 2, 0), draws.quantile((1 + level) / 2, 0)
     columns = f_values.columns if isinstance(f_values, pd.DataFrame) else pd.RangeIndex(f.shape[1])
     give = float if scalar else dataclasses.replace(Kind.of(f_values), index=columns).give
-    return Expectation(give(value), give(error), give(low), give(high), level, kish(log_w))
+    return Estimate(give(value), give(low), give(high), level, give(error), n=len(f), ess=kish(log_w))
 
 
 def _ratio_variance(f: Float[Tensor, "n k"], w: Float[Tensor, " n"], mean: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
