@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from vestige.generators.players import Player, follow, settle
-from vestige.nets.gan_dense import SLOPE, DenseGenerator
+from vestige.nets.gan import SLOPE, DenseGenerator
 
 
 def line(weight):

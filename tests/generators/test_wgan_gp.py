@@ -7,7 +7,7 @@ from torch import nn
 from vestige.core.errors import InputError
 from vestige.generators.players import Player
 from vestige.generators.wgan_gp import WGANGP, gradient_penalty
-from vestige.nets.gan_dense import DenseCritic
+from vestige.nets.gan import DenseCritic
 
 CONDITIONS = torch.tensor([0, 1, 2, 1, 0])
 

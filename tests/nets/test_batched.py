@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from vestige.nets import BatchedMLP
-from vestige.nets.shallow import gradients
+from vestige.nets.batched import gradients
 
 ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
 

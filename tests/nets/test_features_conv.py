@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vestige.nets.features_conv import SameConv, TwoConv, same_padding
+from vestige.nets.convolutional import SameConv, StridedConv, same_padding
 
 
 def count(net):
@@ -14,15 +14,15 @@ def count(net):
 def test_parameters_are_those_of_the_appendix():
     convolutions = (4 * 4 * 1 * 64 + 64) + (4 * 4 * 64 * 128 + 128) + 2 * 128  # the last: batch norm
     lean = convolutions + (6272 * 64 + 64) + 2 * 64 + (64 * 10 + 10)
-    assert count(TwoConv((1, 28, 28), 10, seed=0)) == lean == 534_794
+    assert count(StridedConv((1, 28, 28), 10, seed=0)) == lean == 534_794
     with torch.device("meta"):  # 40 million weights are counted, not drawn
-        literal = TwoConv((1, 28, 28), 10, dense=(6272, 64), seed=0)
+        literal = StridedConv((1, 28, 28), 10, dense=(6272, 64), seed=0)
     dense = (6272 * 6272 + 6272) + 2 * 6272 + (6272 * 64 + 64)
     assert count(literal) == convolutions + dense + (64 * 10 + 10) == 39_891_466
 
 
 def test_batch_norm_stands_on_the_second_convolution_and_the_first_dense_layer():
-    net = TwoConv((1, 28, 28), 10, dense=(32, 16), seed=0)
+    net = StridedConv((1, 28, 28), 10, dense=(32, 16), seed=0)
     kinds = [type(layer) for layer in net.body]
     assert kinds == [
         *(SameConv, nn.ReLU),
@@ -34,7 +34,7 @@ def test_batch_norm_stands_on_the_second_convolution_and_the_first_dense_layer()
 
 @pytest.mark.parametrize("image", [(1, 28, 28), (3, 32, 32), (1, 8, 8), (1, 5, 7)])
 def test_shapes(image):
-    net = TwoConv(image, 10, seed=0).eval()
+    net = StridedConv(image, 10, seed=0).eval()
     x = torch.rand(3, *image)
     features = net.features(x).detach()
     assert features.shape == (3, 64)
@@ -64,7 +64,7 @@ def test_a_convolution_is_the_sum_over_its_window():
 
 
 def test_widening_keeps_what_the_head_knew():
-    net = TwoConv((1, 8, 8), 3, seed=0).eval()
+    net = StridedConv((1, 8, 8), 3, seed=0).eval()
     x = torch.rand(4, 1, 8, 8)
     before = net(x)
     net.widen(2, seed=0)

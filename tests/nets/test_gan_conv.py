@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from vestige.core.errors import InputError
-from vestige.nets.gan_conv import ConvCritic, ConvGenerator
+from vestige.nets.gan import ConvCritic, ConvGenerator
 
 IMAGE = (1, 28, 28)
 SMALL = {"filters": (3, 4)}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vestige.nets.gan_dense import SLOPE, DenseCritic, DenseGenerator, Judgement, beside
+from vestige.nets.gan import SLOPE, DenseCritic, DenseGenerator, ProjectionHead, beside
 
 CONDITIONS = torch.tensor([0, 2, 1, 2])
 
@@ -82,7 +82,7 @@ def test_a_projection_begins_at_nothing():
     plain, own = (DenseCritic(5, 3, (6, 4), projection=p, seed=1) for p in (False, True))
     x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
     assert torch.equal(plain(x, CONDITIONS), own(x, CONDITIONS))
-    assert Judgement(4, 3, projection=False).own is None
+    assert ProjectionHead(4, 3, projection=False).own is None
 
 
 def test_one_hot_rows_stand_to_the_right():

@@ -6,7 +6,14 @@ from torch import nn
 from torch.nn import functional
 
 from vestige.core.errors import InputError
-from vestige.nets.gan_per_class import CODES, ConvJudge, ConvMaker, DenseJudge, DenseMaker, UpConv
+from vestige.nets.gan import (
+    CODES,
+    ConvClassGenerator,
+    ConvDiscriminator,
+    DenseClassGenerator,
+    DenseDiscriminator,
+    UpConv,
+)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 6), (1, 4, 1, 1), (3, 1, 2, 7)])
@@ -21,9 +28,9 @@ def test_the_folded_convolution_is_upsampling_and_a_convolution(shape):
 
 
 def test_the_widths_in_print():
-    dense = DenseMaker((256, 512, 1024), 784, "sigmoid")
+    dense = DenseClassGenerator((256, 512, 1024), 784, "sigmoid")
     assert [m.out_features for m in dense.modules() if isinstance(m, nn.Linear)] == [256, 512, 1024, 784]  # C.4
-    conv = ConvMaker((28, 28), (128, 64), "sigmoid")
+    conv = ConvClassGenerator((28, 28), (128, 64), "sigmoid")
     assert [(m.out_channels, m.kernel_size) for m in conv.modules() if isinstance(m, UpConv)] == [
         (64, (5, 5)),
         (1, (5, 5)),
@@ -35,16 +42,16 @@ def test_the_widths_in_print():
 @pytest.mark.parametrize("shape", [(28, 28), (8, 8), (6, 7), (3, 10, 9)])
 def test_images_of_any_size_are_made_and_judged(shape):
     width = torch.Size(shape).numel()
-    made = ConvMaker(shape, (4, 3), "sigmoid")(torch.randn(5, CODES))
+    made = ConvClassGenerator(shape, (4, 3), "sigmoid")(torch.randn(5, CODES))
     assert made.shape == (5, width)
     assert 0 <= float(made.detach().min()) <= float(made.detach().max()) <= 1
-    assert ConvJudge(shape, (3, 4))(made).shape == (5,)
-    made = DenseMaker((7, 6), width, "linear")(100 * torch.randn(5, CODES))
+    assert ConvDiscriminator(shape, (3, 4))(made).shape == (5,)
+    made = DenseClassGenerator((7, 6), width, "linear")(100 * torch.randn(5, CODES))
     assert made.shape == (5, width)
     assert float(made.detach().min()) < 0
-    assert DenseJudge((6,), width)(made).shape == (5,)
+    assert DenseDiscriminator((6,), width)(made).shape == (5,)
 
 
 def test_what_is_no_image_is_refused():
-    with pytest.raises(InputError, match="'input_shape' of ConvMaker"):
-        ConvMaker((7,), (4, 3), "sigmoid")
+    with pytest.raises(InputError, match="'input_shape' of ConvClassGenerator"):
+        ConvClassGenerator((7,), (4, 3), "sigmoid")

@@ -3,7 +3,7 @@
 import torch
 
 from vestige.core import rng
-from vestige.nets.gated_vae import GatedVAENet, gates
+from vestige.nets.vae import GatedVAENet, gates
 
 
 def net(keep=0.5, seed=0):

@@ -7,7 +7,7 @@ between steps: see `base` for what that asks of a chain.
 
 App. A.1: batches of 100, Adam 1e-3, 100 epochs. Deviations: 10 epochs (`preset="paper"` brings 100 back); one dense
 layer of 64 where the appendix can be read to ask for another of 6272 before it (`preset="literal"`; see
-`nets.features_conv`). The appendix states L2 for the VAE alone, so here it is 0.
+`nets.convolutional`). The appendix states L2 for the VAE alone, so here it is 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vestige.features.base import FeatureMap
 from vestige.features.images import Layout
 from vestige.features.rows import Rows
 from vestige.features.training import Schedule, train
-from vestige.nets.features_conv import TwoConv
+from vestige.nets.convolutional import StridedConv
 from vestige.store import load_into
 
 
@@ -64,10 +64,10 @@ class Classifier(FeatureMap):
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         return Layout.of(shape, self.image, "Classifier.fit")
 
-    def _net(self, shape: tuple[int, ...], n_classes: int, seed: int) -> TwoConv:
+    def _net(self, shape: tuple[int, ...], n_classes: int, seed: int) -> StridedConv:
         at = self._layout(shape)
         size = (at.channels, at.height, at.width)
-        return TwoConv(size, n_classes, dense=(*self.hidden, self.dims), seed=seed)
+        return StridedConv(size, n_classes, dense=(*self.hidden, self.dims), seed=seed)
 
     def _width(self, shape: tuple[int, ...]) -> int:
         return self.dims
@@ -83,7 +83,7 @@ class Classifier(FeatureMap):
         net.widen(int(y.max()) + 1, seed=seed)
         return self._learn(net, rows, y, shape, seed)
 
-    def _learn(self, net: TwoConv, rows: Rows, y: Tensor, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
+    def _learn(self, net: StridedConv, rows: Rows, y: Tensor, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
         images = self._layout(shape)(rows.x)
 
         def loss(i: Tensor) -> Tensor:

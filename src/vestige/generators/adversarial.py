@@ -30,8 +30,7 @@ from vestige.generators.base import ROWS, Generator
 from vestige.generators.players import Player, follow, settle
 from vestige.generators.source import Source, Tell
 from vestige.nets.convolutional import image_shape
-from vestige.nets.gan_conv import ConvCritic, ConvGenerator
-from vestige.nets.gan_dense import DenseCritic, DenseGenerator
+from vestige.nets.gan import ConvCritic, ConvGenerator, DenseCritic, DenseGenerator
 
 STRETCHES = 50  # points of a training curve
 PAPER: dict[str, Any] = {

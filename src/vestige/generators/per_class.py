@@ -3,7 +3,7 @@
 Farquhar and Gal C.1: "we train a GAN to produce pairs for each class in each dataset as it arrives. After that dataset
 is used, the data are discarded and the generator is kept." So nothing is replayed into it, and what was learnt of a
 condition never changes unless that condition comes again, which is then learnt anew. `gan_dense` has the networks of
-C.4, `gan_conv` those of C.5 (see `nets.gan_per_class` for what is not printed); both are trained by Adam with rate 2e-4
+C.4, `gan_conv` those of C.5 (see `nets.gan` for what is not printed); both are trained by Adam with rate 2e-4
 and beta1 0.5, the first for 200 epochs on each digit and the second for 50: the preset "paper". Loss (Goodfellow et al.
 2014, in the form that does not saturate, as everyone trains it), a step of each in turn:
 
@@ -32,7 +32,7 @@ from vestige.core.errors import NotEstimable, StoreError
 from vestige.generators.base import Generator
 from vestige.generators.source import Source, Tell
 from vestige.nets.convolutional import image_shape
-from vestige.nets.gan_per_class import CODES, ConvJudge, ConvMaker, DenseJudge, DenseMaker
+from vestige.nets.gan import CODES, ConvClassGenerator, ConvDiscriminator, DenseClassGenerator, DenseDiscriminator
 
 OUTPUTS = ("sigmoid", "linear")
 STRETCHES = 20  # points of the curves in the report
@@ -191,7 +191,7 @@ class DenseGAN(PerClassGAN):
 
     def _pair(self) -> tuple[nn.Module, nn.Module]:
         columns = torch.Size(self.shape).numel()
-        return DenseMaker(self.widths, columns, self.output), DenseJudge(self.judge_widths, columns)
+        return DenseClassGenerator(self.widths, columns, self.output), DenseDiscriminator(self.judge_widths, columns)
 
 
 @dataclass(eq=False)
@@ -226,4 +226,6 @@ class ConvGAN(PerClassGAN):
                 checks.whole(width, name, owner, low=1)
 
     def _pair(self) -> tuple[nn.Module, nn.Module]:
-        return ConvMaker(self.shape, self.filters, self.output), ConvJudge(self.shape, self.judge_filters)
+        return ConvClassGenerator(self.shape, self.filters, self.output), ConvDiscriminator(
+            self.shape, self.judge_filters
+        )

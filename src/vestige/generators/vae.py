@@ -2,7 +2,7 @@
 
 Loss of one row: -E_q(z|x) log p(x|z, c) + KL(q(z|x) || N(0, I)), one draw of z by reparametrisation (Kingma and
 Welling 2014; CDRE App. A.1 uses the like for features). The decoder hears of the condition by gates, see
-`nets.gated_vae`; the encoder does not, so `encode` needs none.
+`nets.vae`; the encoder does not, so `encode` needs none.
 
 `likelihood`: "bernoulli" for pixels in [0, 1], whose grey values stand for probabilities, as is the custom: a sample
 is the decoder's mean, not a draw of black and white. "gaussian" for tables and whatever has no bounds: columns are
@@ -35,8 +35,7 @@ from vestige.core.checks import ArrayLike
 from vestige.core.errors import NotEstimable
 from vestige.generators.base import Generator
 from vestige.generators.source import Draw, Source, Tell
-from vestige.nets.gated_vae import GatedVAENet
-from vestige.nets.vae import gaussian_kl
+from vestige.nets.vae import GatedVAENet, gaussian_kl
 
 LIKELIHOODS = ("bernoulli", "gaussian")
 STRETCHES = 50  # points of a training curve

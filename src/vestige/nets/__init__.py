@@ -4,11 +4,8 @@ from collections.abc import Callable, Sequence
 
 from vestige.core.checks import one_of
 from vestige.nets.batched import BatchedMLP
-from vestige.nets.classifier import Classifier
-from vestige.nets.conv import Conv
-from vestige.nets.convolutional import Table4
-from vestige.nets.dropout import Dropout
-from vestige.nets.initial import INITS, truncated_normal
+from vestige.nets.classifier import INITS, Classifier, Dropout, truncated_normal
+from vestige.nets.convolutional import Conv, Table4
 from vestige.nets.mlp import MLP
 from vestige.nets.resnet import ResNet18
 

@@ -3,6 +3,15 @@
 Samplers, nearest means and the closed forms of the Fisher rely on this shape. Logits always come as one vector over all
 outputs of the stream. A head that grows has a row for each output that arrived so far, in the order of arrival, and
 `outputs` says which they are; an output that has no row yet cannot be answered: its logit is -inf.
+
+How weights begin (`INITS`). "torch": what torch.nn's layers draw by themselves. "truncated_normal": that of RWalk's
+authors: weights from a normal of deviation 0.1 cut at two deviations, biases 0.1, in linear layers and convolutions
+alike; batch norm as it is.
+
+`Dropout`: its masks follow from a seed and from how often it was called, and from nothing else. torch's own draws from
+the global generator, which this package leaves alone, and a training that is saved in its middle could not go on with
+the same masks. Here the count of calls is a buffer: it is saved with the network, and the next mask is the one that
+would have come.
 """
 
 from __future__ import annotations
@@ -13,6 +22,8 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
+
+from vestige.core import rng
 
 
 class Classifier(nn.Module):
@@ -69,3 +80,36 @@ class Classifier(nn.Module):
             "head.bias": self.head.bias.new_empty(n_rows),
         }
         return self.state_dict() | empty
+
+
+class Dropout(nn.Module):
+    """In training each entry is zero with probability `p` and divided by 1 - p otherwise; at test time it is itself."""
+
+    calls: Tensor
+
+    def __init__(self, p: float, *, seed: int, name: str | int = 0) -> None:
+        super().__init__()
+        self.p, self.seed, self.name = p, seed, name
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Float[Tensor, "n *shape"]) -> Float[Tensor, "n *shape"]:
+        """`x`, thinned out in training."""
+        if not self.training or self.p == 0:
+            return x
+        generator = rng.fork(self.seed, "dropout", self.name, int(self.calls))
+        self.calls += 1
+        mask = torch.empty_like(x).bernoulli_(1 - self.p, generator=generator)
+        return x * mask.div_(1 - self.p)
+
+
+INITS = ("torch", "truncated_normal")
+
+
+def truncated_normal(net: nn.Module, *, seed: int, deviation: float = 0.1, cut: float = 2.0, bias: float = 0.1) -> None:
+    """Draw every linear and convolutional layer of `net` anew, in place; `cut` is in deviations."""
+    generator, edge = rng.fork(seed, "truncated normal"), cut * deviation
+    for module in net.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            nn.init.trunc_normal_(module.weight, 0.0, deviation, -edge, edge, generator=generator)
+            if module.bias is not None:
+                nn.init.constant_(module.bias, bias)

@@ -1,7 +1,14 @@
-"""A variational auto-encoder with diagonal Gaussians on both sides, and the two terms of its loss.
+"""Variational auto-encoders with diagonal Gaussians on both sides, and the two terms of their loss.
 
-The network of CDRE App. A.1: an encoder with dense ReLU layers [512, 256] and a decoder with [256, 256]. The decoder's
-mean is linear, since a Gaussian likelihood has no bounds (the appendix does not say).
+`VAENet` is the network of CDRE App. A.1: an encoder with dense ReLU layers [512, 256] and a decoder with [256, 256].
+The decoder's mean is linear, since a Gaussian likelihood has no bounds (the appendix does not say).
+
+`GatedVAENet` is conditional: its decoder is told the condition by gates, fixed random masks. In each hidden layer of
+the decoder every condition has its own units, drawn once and for all (a share `keep` of them); the others are switched
+off for it. Conditions share weights where their masks overlap and cannot be confused by the code: with the condition as
+one more input the code ends up carrying it, and learning in sequence then loses it. Gates for tasks are of Masse, Grant
+and Freedman (2018); in the decoder of a replay they are of van de Ven et al. (2020). The encoder does not see the
+condition, so that a code can be had for any sample.
 """
 
 from __future__ import annotations
@@ -11,7 +18,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from vestige.core import rng
@@ -70,3 +77,45 @@ def dense(widths: Sequence[int]) -> nn.Sequential:
     for a, b in pairwise(widths):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
+
+
+def gates(n_conditions: int, width: int, keep: float, generator: torch.Generator) -> Float[Tensor, "k w"]:
+    """1 where a unit works for a condition: the same number of units, at least one, for each."""
+    on = max(round(keep * width), 1)
+    return (torch.rand(n_conditions, width, generator=generator).argsort(1) < on).float()
+
+
+class GatedVAENet(nn.Module):
+    """x -> N(mean, var) over codes; code and condition -> the parameters of x."""
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_codes: int,
+        n_conditions: int,
+        encoder: Sequence[int],
+        decoder: Sequence[int],
+        *,
+        keep: float,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.n_codes = n_codes
+        with rng.guard(seed, "init"):
+            self.encoder = dense([n_inputs, *encoder, 2 * n_codes])
+            self.hidden = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise([n_codes, *decoder])])
+            self.last = nn.Linear(decoder[-1], n_inputs)
+        generator = rng.fork(seed, "gates")
+        for i, width in enumerate(decoder):
+            self.register_buffer(f"gates_{i}", gates(n_conditions, width, keep, generator))
+
+    def encode(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n f"], Float[Tensor, "n f"]]:
+        """Mean and log-variance of the code of each row."""
+        mean, log_var = self.encoder(x).split(self.n_codes, 1)
+        return mean, log_var
+
+    def decode(self, z: Float[Tensor, "n f"], conditions: Int64[Tensor, " n"]) -> Float[Tensor, "n d"]:
+        """What the likelihood of x needs (logits or a mean) for each code."""
+        for i, layer in enumerate(self.hidden):
+            z = torch.relu(layer(z)) * self.get_buffer(f"gates_{i}")[conditions]
+        return self.last(z)

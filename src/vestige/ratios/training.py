@@ -19,8 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vestige.core import rng
-from vestige.nets.batched import BatchedMLP
-from vestige.nets.shallow import gradients
+from vestige.nets.batched import BatchedMLP, gradients
 
 # Gains of the held-out loss below this, in nats, say nothing about convergence.
 NOISE = 1e-4

@@ -64,7 +64,7 @@ from vestige.generators.players import Player, follow, settle
 from vestige.generators.source import Tell
 from vestige.generators.wgan_gp import gradient_penalty
 from vestige.nets.convolutional import image_shape
-from vestige.nets.gan_dense import SLOPE
+from vestige.nets.gan import SLOPE
 
 NOISE_MAPS = 16  # coarsest maps that the noise makes
 COPY = 6.0  # logits between white and black in the copy that the U-net begins near

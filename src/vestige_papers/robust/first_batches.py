@@ -33,7 +33,7 @@ from vestige.continual.learners.base import Outputs
 from vestige.continual.learners.vcl import VCL, expected_loss
 from vestige.core import checks, rng
 from vestige.metrics.uncertainty import Uncertainty, entropy
-from vestige.nets.bayes import BayesNet
+from vestige.nets.bayesian import BayesNet
 
 KINDS = ("predictive", "expected", "mean")
 PARTS = {

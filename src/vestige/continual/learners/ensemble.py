@@ -20,7 +20,7 @@ from vestige.continual.learners.base import Info, Spec, TrainConfig
 from vestige.continual.learners.posterior import Posterior
 from vestige.core.checks import refuse, whole
 from vestige.data.task import TaskInfo
-from vestige.nets.ensemble import EnsembleMLP
+from vestige.nets.ensembles import EnsembleMLP
 
 
 @dataclass(frozen=True)

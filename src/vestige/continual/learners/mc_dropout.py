@@ -21,7 +21,7 @@ from vestige.continual.learners.posterior import Posterior
 from vestige.core import rng
 from vestige.core.checks import number, one_of, refuse, whole
 from vestige.data.task import TaskInfo
-from vestige.nets.mc_dropout import MCDropoutNet
+from vestige.nets.ensembles import MCDropoutNet
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from vestige.core import rng
 from vestige.core.checks import number, one_of, refuse, whole
 from vestige.data.task import Task, TaskInfo
 from vestige.nets import build_net
-from vestige.nets.bayes import BAYES_NETS, BayesNet, weighted_layers
+from vestige.nets.bayesian import BAYES_NETS, BayesNet, weighted_layers
 
 
 @dataclass(frozen=True)

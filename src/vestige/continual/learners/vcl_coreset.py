@@ -35,7 +35,7 @@ from vestige.continual.memory import SAMPLERS, Memory, View
 from vestige.core import rng
 from vestige.core.checks import one_of, whole
 from vestige.data.task import Task, TaskInfo
-from vestige.nets.bayes import BayesNet
+from vestige.nets.bayesian import BayesNet
 
 CORESETS = ("k_center", "uniform")
 FITS = ("together", "per_task")

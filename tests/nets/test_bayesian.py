@@ -9,8 +9,16 @@ from torch.nn import functional
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.nets import MLP, Conv
-from vestige.nets.bayes import BAYES_NETS, BayesConv, BayesMLP, mean_field
-from vestige.nets.bayes_layers import MeanField, MeanFieldConv2d, MeanFieldLinear, gaussian_kl
+from vestige.nets.bayesian import (
+    BAYES_NETS,
+    BayesConv,
+    BayesMLP,
+    MeanField,
+    MeanFieldConv2d,
+    MeanFieldLinear,
+    gaussian_kl,
+    mean_field,
+)
 
 
 def normal(*shape, name="x"):

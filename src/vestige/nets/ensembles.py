@@ -1,9 +1,13 @@
-"""Monte Carlo dropout: a network whose dropout stays on at test time, each mask a draw from a posterior.
+"""Networks that answer many times: ensembles, and Monte Carlo dropout.
 
-Gal and Ghahramani (2015, 2016), as in Farquhar and Gal C.8.1: any plain network gets dropout behind each of its ReLUs,
-before each layer that follows one (`MCDropoutNet(Conv(...), 0.25)` is the network of the paper, `MCDropoutNet(MLP(...),
-p)` its fully connected sibling). `samples` masks are one batched pass; what lies before the first mask is the same for
-all of them and is computed once. Inputs themselves are not dropped.
+`EnsembleMLP`: several fully connected networks of one shape as one, each layer a single batched product. Members begin
+as `MLP` does, each from a seed of its own, and never meet: what one learns does not depend on how many there are.
+
+`MCDropoutNet`: a network whose dropout stays on at test time, each mask a draw from a posterior. Gal and Ghahramani
+(2015, 2016), as in Farquhar and Gal C.8.1: any plain network gets dropout behind each of its ReLUs, before each layer
+that follows one (`MCDropoutNet(Conv(...), 0.25)` is the network of the paper, `MCDropoutNet(MLP(...), p)` its fully
+connected sibling). `samples` masks are one batched pass; what lies before the first mask is the same for all of them
+and is computed once. Inputs themselves are not dropped.
 
 The prior term. For a prior N(0, 1 / l^2) and N samples, dropout with rate p is variational inference with
     KL / N = l^2 (1 - p) / (2 N) sum W^2 + constant,
@@ -14,15 +18,61 @@ weights and not over biases; its factor is the learner's to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
+from torch.nn import functional
 
+from vestige.core import rng
 from vestige.core.checks import number
 from vestige.nets.classifier import Classifier
+from vestige.nets.mlp import MLP
+
+
+class Stacked(nn.Module):
+    """Linear layers (m, k, d) side by side."""
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+
+    def forward(self, x: Float[Tensor, "... n d"]) -> Float[Tensor, "m n k"]:
+        """Of one input for all members, which is one wide layer, or of (m, n, d), one each."""
+        if x.ndim == 2:
+            wide = functional.linear(x, self.weight.flatten(0, 1), self.bias.flatten())
+            return wide.unflatten(1, self.bias.shape).transpose(0, 1)
+        return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.mT)
+
+
+class EnsembleMLP(nn.Module):
+    """`members` MLPs; logits (m, n, k)."""
+
+    def __init__(
+        self, input_shape: Sequence[int], hidden: Sequence[int], n_outputs: int, *, members: int, seed: int
+    ) -> None:
+        super().__init__()
+        seeds = [member_seed(seed, i) for i in range(members)]
+        plain = [MLP(input_shape, hidden, n_outputs, seed=each) for each in seeds]
+        linear = [[m for m in net.modules() if isinstance(m, nn.Linear)] for net in plain]
+        layers = [Stacked(of_all) for of_all in zip(*linear, strict=True)]
+        self.body, self.head = nn.ModuleList(layers[:-1]), layers[-1]
+
+    def forward(self, x: Float[Tensor, "n *shape"]) -> Float[Tensor, "m n k"]:
+        """Logits of every member."""
+        h = x.flatten(1)
+        for layer in self.body:
+            h = layer(h).relu()
+        logits: Tensor = self.head(h)
+        return logits
+
+
+def member_seed(seed: int, member: int) -> int:
+    """Where a member's weights begin."""
+    return rng.child_seed(seed, "member", member)
 
 
 class MCDropoutNet(nn.Module):
