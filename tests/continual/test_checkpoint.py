@@ -118,7 +118,8 @@ def test_tasks_that_are_over_are_not_built_again(tmp_path, monkeypatch):
         {"epochs": 3},
         {"batch_size": 16},
         {"fields": {"lr": 2e-3}},
-        {"code": "0" * 16},
+        {"version": 2},
+        {"software": {"torch": "0"}},
         {"torn": True},
     ],
     ids=lambda other: next(iter(other)),
@@ -127,8 +128,10 @@ def test_a_checkpoint_of_another_run_or_a_torn_one_is_not_taken(other, tmp_path,
     stream = split(blobs(), 2)
     with pytest.raises(KeyboardInterrupt):
         protocol.run(stream, learner_of("vanilla", stream), on_progress=interrupt(2), checkpoint=tmp_path, **OPTIONS)
-    if "code" in other:
-        monkeypatch.setattr(checkpoint, "code_version", lambda: other["code"])
+    if "version" in other:
+        monkeypatch.setattr(METHODS["vanilla"], "version", other["version"])
+    if "software" in other:
+        monkeypatch.setattr(checkpoint.machine, "software", lambda: other["software"])
     for path in tmp_path.glob("*.safetensors") if "torn" in other else []:
         path.write_bytes(path.read_bytes()[:-8])
     options = OPTIONS | {key: value for key, value in other.items() if key in OPTIONS}

@@ -66,6 +66,7 @@ class Strategy(ABC, Generic[State]):
     """How log p/q_t is carried from one step to the next."""
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
     @abstractmethod

@@ -1,9 +1,10 @@
 """Where a run stands at the border of two tasks, on disk: an interrupted run goes on from there, to the same bits.
 
 A checkpoint is the learner's `state_dict` and what was measured so far, in one atomic pair of files (see `store`). Its
-name is a hash of all that decides what comes out (configuration, seed, code, versions), so that one of other code or
-of another configuration is never found, and a torn one counts as absent. What it holds of past data is what the
-learner's memory holds, exemplars included, and no more: the folder goes when the Record is written.
+name is a hash of all that decides what comes out (what the Record's id has, the source of the learner's classes, the
+software and the device), so that one of another method or configuration is never found, and a torn one counts as
+absent. What it holds of past data is what the learner's memory holds, exemplars included, and no more: the folder goes
+when the Record is written.
 
 An oracle has no checkpoint, because its state is the data of all tasks; nor has a learner that says `resumable =
 False`, because its `state_dict` is not all that it is. Their runs begin anew.
@@ -27,7 +28,6 @@ from torch import Tensor
 
 from vestige import store
 from vestige.continual.learners.base import Learner
-from vestige.continual.record import code_version
 from vestige.core import machine
 from vestige.core.errors import StoreError
 
@@ -77,13 +77,13 @@ class Checkpoint:
 
     def __init__(self, folder: str | Path | None, learner: Learner, config: Mapping[str, Any], seed: int) -> None:
         folder = _folder.get() if folder is None else Path(folder)
-        own = _own_code(learner)
         self.path: Path | None = None
-        if folder is not None and own is not None and learner.resumable and not learner.oracle:
+        source = _source(learner)
+        if folder is not None and source is not None and learner.resumable and not learner.oracle:
             # Another device goes on to other bits.
             where = torch.get_default_device().type
-            identity = {"config": config, "seed": seed, "code": code_version(), "own": own, "device": where}
-            self.path = folder / f"{store.content_id(identity | {'versions': machine.versions()})}.json"
+            parts = {"config": config, "seed": seed, "source": source, "device": where, "software": machine.software()}
+            self.path = folder / f"{store.content_id(parts | learner.identity())}.json"
 
     def save(self, learner: Learner, so_far: SoFar) -> None:
         """Write where the run stands, in place of the checkpoint before."""
@@ -112,12 +112,10 @@ class Checkpoint:
         return SoFar(fields["tasks"], parts["run"], fields["seconds"], fields["bytes"])
 
 
-def _own_code(learner: Learner) -> list[str] | None:
-    """The code of a user's own classes, which `code_version` does not know; None where Python does not have it."""
-    foreign = [
-        kind for kind in type(learner).__mro__ if not kind.__module__.startswith(("vestige.", "abc", "builtins"))
-    ]
+def _source(learner: Learner) -> list[str] | None:
+    """The source of the learner's classes; None where Python does not have it."""
+    kinds = [kind for kind in type(learner).__mro__ if kind.__module__ not in ("abc", "builtins", "typing")]
     try:
-        return [inspect.getsource(kind) for kind in foreign]
+        return [inspect.getsource(kind) for kind in kinds]
     except (OSError, TypeError):
         return None

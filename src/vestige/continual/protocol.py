@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from vestige.continual import versions
 from vestige.continual.checkpoint import Checkpoint, SoFar
 from vestige.continual.learners.base import Learner
 from vestige.continual.learners.posterior import how_sure
@@ -35,6 +36,8 @@ from vestige.core.machine import PeakMemory
 from vestige.data.stream import Stream, TestSet, seen_outputs
 from vestige.data.task import Task, TaskInfo, erase
 
+# Raised when the results of the loop change: a part of the ids of its Records.
+VERSION = 1
 CPU: Any = {"dtype": torch.float64, "device": "cpu"}  # what is measured, wherever it was computed
 
 
@@ -97,6 +100,8 @@ def run(
         "protocol": {"epochs": epochs, "batch_size": batch_size} | ({"uncertainty": True} if uncertainty else {}),
         "reference": None if known is None else known.tolist(),
     }
+    identity = learner.identity()  # as it begins: a head may grow
+    identity["version"] = identity["version"] | {"protocol": VERSION} | versions.named(config["learner"])
     kept = Checkpoint(checkpoint, learner, config | {"eval_batch_size": eval_batch_size}, seed)
     so_far = kept.load(learner) or _nothing_yet(measured(-1), len(stream))
     done = epochs * sum(stream.info(k).n for k in range(so_far.tasks))
@@ -133,7 +138,7 @@ def run(
     matrices, baseline = ({head: so_far.numbers[f"{what} {head}"] for head in heads} for what in ("matrix", "baseline"))
     values = {key.removeprefix("value "): v for key, v in so_far.numbers.items() if key.startswith("value ")}
     measures = (so_far.seconds, so_far.bytes)
-    return Record(config, seed, stream.declared.head, matrices, known, baseline, *measures, names, values)
+    return Record(config, seed, stream.declared.head, matrices, known, baseline, *measures, names, values, **identity)
 
 
 def _nothing_yet(baseline: dict[str, Float64[Tensor, " t"]], tasks: int) -> SoFar:

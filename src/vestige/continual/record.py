@@ -1,16 +1,18 @@
 """A Record: what one run of one configuration with one seed gave, and everything needed to run it again.
 
-One JSON file, written atomically. Its id is a hash of what determines the outcome: the resolved configuration, the seed
-and the code of the rooms that compute it. Comments, docstrings and rooms that only show results do not count, so a
-better-worded docstring does not make a finished run stale.
+One JSON file, written atomically, or one line of a file of many (`pack`). Its id is a hash of what determines the
+outcome: the resolved configuration, the seed, the versions of what took part and, for a run that is not a unit of an
+experiment, the class of the learner and the structure of its network. A version is an integer in the file of an
+experiment, a method, a generator and so on; it is raised when results change (`tests/golden` says when), so that code
+may move and be reworded without making a finished run stale. Where a version is 1 the id does not mention it.
+
+Records of the first edition had a hash of the code instead. They are read as version 0, and keep their ids.
 """
 
 from __future__ import annotations
 
-import ast
-import functools
-import hashlib
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -21,32 +23,11 @@ from torch import Tensor
 
 from vestige import store
 from vestige.core import checks, machine
-from vestige.core.errors import StoreError
+from vestige.core.errors import InputError, StoreError
 from vestige.metrics.matrix import MatrixSummary, summary
 
-
-def _without_docstrings(tree: ast.AST) -> ast.AST:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            first = body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = body[1:]
-    return tree
-
-
-@functools.cache
-def code_version(root: Path = Path(__file__).parents[2]) -> str:
-    """Hash of the code under `root`, blind to comments, layout and docstrings."""
-    digest = hashlib.sha256()
-    for file in sorted(f for package in ("vestige", "vestige_papers") for f in (root / package).rglob("*.py")):
-        digest.update(f"\0{file.relative_to(root).as_posix()}\0".encode())
-        digest.update(ast.dump(_without_docstrings(ast.parse(file.read_text(encoding="utf-8")))).encode())
-    return digest.hexdigest()[:16]
+FIRST_EDITION = {"experiment": 0}
+SAME = 1e-6  # numbers of one id that are further apart, absolutely and relatively, are other results
 
 
 @dataclass(frozen=True)
@@ -56,6 +37,8 @@ class Record:
     `reference` is what a jointly trained model reaches on each task (RWalk Eq. 4), `baseline[head]` what this very
     network reached before any training, which forward transfer is measured from. `values` are numbers of any shape
     under a name, for what is not a matrix of accuracies; `details` say more about the run than determines it.
+    `learner` and `structure` are the class that ran and the names and shapes of its network's parameters; `version`
+    has the versions of what took part, `versions` the software.
     """
 
     config: dict[str, Any]
@@ -70,7 +53,9 @@ class Record:
     values: dict[str, Float64[Tensor, "..."]] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
     audit: dict[str, Any] | None = None
-    code: str = field(default_factory=code_version)
+    learner: str = ""
+    structure: list[str] = field(default_factory=list)
+    version: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=machine.software)
     machine: dict[str, Any] = field(default_factory=machine.machine_facts)
 
@@ -82,47 +67,138 @@ class Record:
     @property
     def id(self) -> str:
         """Hash of what determines the outcome."""
-        return run_id(self.config, self.seed, self.code)
+        if self.first_edition:
+            return store.content_id({"config": self.config, "seed": self.seed, "code": self.versions.get("code")})
+        return run_id(self.config, self.seed, self.version, self.learner, self.structure)
+
+    @property
+    def first_edition(self) -> bool:
+        """Whether it was made before results had versions."""
+        return self.version == FIRST_EDITION
+
+    @property
+    def edition(self) -> str:
+        """The versions of what made it, in words; those that are 1 are not named."""
+        raised = [f"{name} {number}" for name, number in self.version.items() if number != 1]
+        return "first edition" if self.first_edition else ", ".join(raised) or "1"
 
     def summary(self) -> MatrixSummary:
         """A, F, I, BWT and FWT under the declared head."""
         return summary(self.R, self.reference, self.baseline.get(self.head))
 
     def save(self, path: str | Path) -> Path:
-        """Write to `path`, or to `ID.json` where `path` is a folder."""
+        """Write to `path`, or to `ID.json` where `path` is a folder; other numbers under the same id are refused."""
         path = Path(path)
         path = path if path.suffix == ".json" else path / f"{self.id}.json"
-        matrices = {name: _to_lists(matrix) for name, matrix in self.matrices.items()}
-        reference = None if self.reference is None else _to_lists(self.reference)
-        baseline = {name: _to_lists(vector) for name, vector in self.baseline.items()}
-        values = {name: _to_lists(value) for name, value in self.values.items()}
+        try:
+            before = Record.load(path) if path.exists() else self
+        except StoreError:  # damaged, and written over
+            before = self
+        self.check_against(before, path)
+        return store.save(path, "record", self._fields())
+
+    def check_against(self, before: Record, where: str | Path) -> None:
+        """Refuse to take the place of `before`, stored at `where`, if it has this id and other results."""
+        if before is self or before.id != self.id:
+            return
+        for what in ("learner", "structure", "matrices", "values", "baseline", "reference"):
+            if not _same(getattr(self, what), getattr(before, what)):
+                raise InputError(
+                    f"The Record {self.id} in {where} has another '{what}' than this run of the same configuration and "
+                    "seed. If code was changed on purpose, raise the `version` of the learner or experiment; if "
+                    "another machine or device made it, save to another folder."
+                )
+
+    def _fields(self) -> dict[str, Any]:
+        """As they are stored."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        numbers = {"matrices": matrices, "reference": reference, "baseline": baseline, "values": values}
-        return store.save(path, "record", fields | numbers | {"id": self.id})
+        for name in ("matrices", "baseline", "values"):
+            fields[name] = {key: _to_lists(value) for key, value in fields[name].items()}
+        fields["reference"] = None if self.reference is None else _to_lists(self.reference)
+        return fields | {"id": self.id}
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The Record stored at `path`; damage is named by file and key."""
         fields, _ = store.load(path, "record")
+        return cls._built(fields, str(path))
+
+    @classmethod
+    def _built(cls, fields: dict[str, Any], where: str) -> Self:
+        if "code" in fields:  # of the first edition
+            fields["versions"] = {**fields["versions"], "code": fields.pop("code")}
+            fields |= {"learner": "", "structure": [], "version": FIRST_EDITION}
         stored_id = fields.pop("id", None)
         missing = sorted(set(cls.__dataclass_fields__) ^ set(fields))
         if missing:
-            raise StoreError(f"{path}: key '{missing[0]}' is missing or unknown.")
-        fields["matrices"] = {name: _from_lists(rows) for name, rows in fields["matrices"].items()}
-        fields["baseline"] = {name: _from_lists(row) for name, row in fields["baseline"].items()}
-        fields["values"] = {name: _from_lists(value) for name, value in fields["values"].items()}
+            raise StoreError(f"{where}: key '{missing[0]}' is missing or unknown.")
+        for name in ("matrices", "baseline", "values"):
+            fields[name] = {key: _from_lists(value) for key, value in fields[name].items()}
         fields["reference"] = None if fields["reference"] is None else _from_lists(fields["reference"])
         record = cls(**fields)
         if record.id != stored_id:
-            raise StoreError(f"{path}: key 'id' does not match the configuration it names.")
+            raise StoreError(f"{where}: key 'id' does not match the configuration it names.")
         return record
 
 
-def run_id(config: dict[str, Any], seed: int, code: str | None = None) -> str:
-    """The id that a run of `config` with `seed` will have, known before it runs."""
-    return store.content_id(
-        {"config": config, "seed": checks.whole(seed, "seed", "Record"), "code": code or code_version()}
-    )
+def identity(kind: type, parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Any]:
+    """The fields of a Record that say what ran: its class, names and shapes of its parameters, its version."""
+    ours = kind.__module__.partition(".")[0] in ("vestige", "vestige_papers")
+    return {
+        "learner": kind.__qualname__ if ours else f"{kind.__module__}.{kind.__qualname__}",
+        "structure": [f"{name} {'x'.join(map(str, p.shape))}".strip() for name, p in parameters],
+        "version": {"learner": int(getattr(kind, "version", 1))},
+    }
+
+
+def run_id(
+    config: Mapping[str, Any],
+    seed: int,
+    version: Mapping[str, int],
+    learner: str = "",
+    structure: Sequence[str] = (),
+) -> str:
+    """The id of a run; that of a unit of an experiment is known before it runs, and without learner and structure."""
+    raised = {name: number for name, number in version.items() if number != 1}
+    ran = {} if "experiment" in config else {"learner": learner, "structure": list(structure)}
+    return store.content_id({"config": config, "seed": checks.whole(seed, "seed", "Record"), "version": raised} | ran)
+
+
+def load_all(path: str | Path) -> list[Record]:
+    """The Records of a file, one (.json) or many (.jsonl); damage is named by file, line and key."""
+    path = Path(path)
+    if path.suffix != ".jsonl":
+        return [Record.load(path)]
+    return [Record._built(fields, where) for where, fields in store.load_lines(path, "record")]
+
+
+def pack(records: Iterable[Record], path: str | Path) -> Path:
+    """Add `records` to the file at `path` (.jsonl), a line each; they take the place of earlier versions."""
+    path = Path(path)
+    kept = load_all(path) if path.exists() else []
+    found = {record.id: record for record in kept}
+    for record in records:
+        record.check_against(found.get(record.id, record), path)
+        found[record.id] = record
+    return store.save_lines(path, "record", [record._fields() for record in latest(found.values())])
+
+
+def latest(records: Iterable[Record]) -> list[Record]:
+    """One Record a configuration and seed, that of the highest version; by seed and then by id."""
+    found: dict[str, Record] = {}
+    for record in sorted(records, key=lambda r: sum(number - 1 for number in r.version.values())):
+        found[run_id(record.config, record.seed, {}, record.learner, record.structure)] = record
+    return sorted(found.values(), key=lambda record: (record.seed, record.id))
+
+
+def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - a field of a Record
+    """Whether two fields say the same; numbers that are not finite are stored as one."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        a, b = (value.where(value.isfinite(), math.nan) for value in (one, other))
+        return a.shape == b.shape and torch.allclose(a, b, rtol=SAME, atol=SAME, equal_nan=True)
+    return bool(type(one) is type(other) and one == other)
 
 
 def _to_lists(matrix: Tensor) -> Any:  # noqa: ANN401 - nested lists, or a number

@@ -49,6 +49,7 @@ class FeatureMap(ABC):
     """Turns samples into features."""
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     consistent: ClassVar[bool]  # whether codes, once computed, stay right: the map never changes after `fit`
     keeps: ClassVar[str]  # what is kept of the data that it was fitted on, in words
     min_rows: ClassVar[int] = 1

@@ -45,6 +45,7 @@ class Generator(ABC):
     """Draws samples of conditions 0 .. conditions - 1, once it has learnt them."""
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
     shape: tuple[int, ...] = (28, 28)

@@ -12,7 +12,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
@@ -27,6 +27,8 @@ from vestige.core.errors import NotFitted, StoreError
 @dataclass(eq=False)
 class Ratio(ABC):
     """Estimates log p(x)/q(x) from samples of both."""
+
+    version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
 
     # Set by `fit`; declared without a value so that they are no configuration fields.
     def __post_init__(self) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from vestige.continual import record
-from vestige.continual.record import Record
+from vestige.continual import versions
+from vestige.continual.record import Record, run_id
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,6 +61,7 @@ class Experiment(ABC, Generic[C]):
     presets: ClassVar[Mapping[str, Any]]  # smoke, laptop, paper -> C
     seeds: ClassVar[Mapping[str, int]]
     cut: ClassVar[Mapping[str, str]] = {}  # what smoke and laptop leave out of the published setting
+    version: ClassVar[int] = 1  # raised when its results change, in the class that has `run`: a part of the ids
     devices: ClassVar[tuple[str, ...]] = ("cpu",)  # that units can compute on, best first
 
     def computes_on(self, config: C) -> tuple[str, ...]:
@@ -93,16 +94,25 @@ class Experiment(ABC, Generic[C]):
 
     def unit_id(self, config: C, seed: int) -> str:
         """The id that the Record of this unit will have, known before it runs."""
-        return record.run_id(self.config(config), seed)
+        return run_id(self.config(config), seed, self.versions(config))
+
+    def versions(self, config: C) -> dict[str, int]:
+        """The versions that decide a unit's results: its own and those of methods, generators and so on that it names.
+
+        A child whose configuration names them by other words than their registered ones adds them
+        (`continual.versions.named`).
+        """
+        return {"experiment": self.version} | versions.named(self.config(config))
 
     def record(self, config: C, seed: int, **fields: Any) -> Record:  # noqa: ANN401 - fields of Record
         """A Record of this unit."""
-        return Record(self.config(config), seed, **fields)
+        return Record(self.config(config), seed, version=self.versions(config), **fields)
 
     def adopt(self, found: Record, config: C, **fields: Any) -> Record:  # noqa: ANN401
         """The protocol's Record as one of this unit; what it says of stream and learner moves to the details."""
         details = fields.pop("details", {}) | {"run": found.config}
-        return dataclasses.replace(found, config=self.config(config), details=details, **fields)
+        own, version = self.config(config), self.versions(config)
+        return dataclasses.replace(found, config=own, version=version, details=details, **fields)
 
 
 def line(

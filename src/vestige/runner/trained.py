@@ -45,6 +45,10 @@ class Trained(Experiment[S]):
         """What the protocol is told besides."""
         return {}
 
+    def versions(self, config: S) -> dict[str, int]:
+        """That of the protocol too."""
+        return super().versions(config) | {"protocol": protocol.VERSION}
+
     def run(self, config: S, seed: int, on_progress: OnProgress) -> Record:
         """Train on every task in turn, test on all of them after each."""
         assert config.epochs is not None, f"{self.name} leaves the epochs of {self.unit_name(config)} open"

@@ -29,7 +29,7 @@ def run_unit(unit: Unit, on_progress: OnProgress) -> Record:
     experiment = EXPERIMENTS[unit.experiment]
     if experiment.unit_id(unit.config, unit.seed) != unit.path.stem:
         raise VestigeError(
-            f"{unit} was planned with other code than that of this process: a file was edited since, or another "
+            f"{unit} was planned with other versions than those of this process: a file was edited since, or another "
             "version is installed here. Start the command again, with one version everywhere."
         )
     folder = _borders(unit)
@@ -40,6 +40,9 @@ def run_unit(unit: Unit, on_progress: OnProgress) -> Record:
         record = experiment.run(unit.config, unit.seed, on_progress)
     assert record.id == unit.path.stem, f"{unit.experiment} made a Record of another unit"
     record = dataclasses.replace(record, details=record.details | unit.details | {"command": unit.command})
+    found = stored(unit)
+    if found is not None:  # by another process, in the meantime
+        return found
     with checkpoint.unbroken():
         record.save(unit.path)
         shutil.rmtree(folder, ignore_errors=True)

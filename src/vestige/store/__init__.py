@@ -8,7 +8,9 @@ from vestige.store.objects import (
     load,
     load_built,
     load_into,
+    load_lines,
     save,
+    save_lines,
     write_bytes,
 )
 
@@ -21,7 +23,9 @@ __all__ = [
     "load",
     "load_built",
     "load_into",
+    "load_lines",
     "restore",
     "save",
+    "save_lines",
     "write_bytes",
 ]

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,6 +72,38 @@ def save(path: str | Path, kind: str, fields: Mapping[str, Any], tensors: Mappin
     path = Path(path)
     if path.suffix != ".json":
         raise InputError(f"The 'path' of store.save must be a name that ends in .json. Got {path.name} instead.")
+    tensor_path, entry = None, None
+    if tensors:
+        flat = _flat(tensors, kind)
+        data = dump_tensors(flat)
+        tensor_path = path.with_name(f"{path.stem}.{_digest(data)[:16]}.safetensors")
+        entry = {"file": tensor_path.name, "digests": {key: _tensor_digest(value) for key, value in flat.items()}}
+    document = _document(kind, fields, entry)
+    if tensor_path is not None:
+        write_bytes(tensor_path, data)
+    write_bytes(path, (json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode())
+    _sweep(path, tensor_path)
+    return path
+
+
+def save_lines(path: str | Path, kind: str, objects: Iterable[Mapping[str, Any]]) -> Path:
+    """Store the fields of many objects of `kind`, without tensors, at `path`: a line each, checked as a file is."""
+    documents = [_document(kind, fields, None) for fields in objects]
+    lines = [json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n" for document in documents]
+    write_bytes(Path(path), "".join(lines).encode())
+    return Path(path)
+
+
+def load_lines(path: str | Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where each object of `save_lines` stands, as "FILE, line 3", and its fields; damage is named by line and key."""
+    for number, text in enumerate(_read(Path(path)).split(b"\n"), 1):
+        if text:
+            where = f"{path}, line {number}"
+            yield where, _checked(_parsed(text, where), kind, where)
+
+
+def _document(kind: str, fields: Mapping[str, Any], tensors: dict[str, Any] | None) -> dict[str, Any]:
+    """What is written: the fields, with a digest of each."""
     try:
         canonical(dict(fields))  # refuses keys of mixed types, of which two could become one
         # As it will be read back, in its order: keys that were numbers are words by now.
@@ -79,22 +111,8 @@ def save(path: str | Path, kind: str, fields: Mapping[str, Any], tensors: Mappin
         digests = {key: _digest(canonical(value).encode()) for key, value in plain.items()}
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"The 'fields' of {kind} must be plain JSON without NaN. Got {error} instead.") from None
-    document: dict[str, Any] = {"format": f"vestige/{kind}", "version": FORMAT, "digests": digests}
-    document["tensors"] = tensor_path = None
-    if tensors:
-        flat = _flat(tensors, kind)
-        data = dump_tensors(flat)
-        tensor_path = path.with_name(f"{path.stem}.{_digest(data)[:16]}.safetensors")
-        document["tensors"] = {
-            "file": tensor_path.name,
-            "digests": {key: _tensor_digest(value) for key, value in flat.items()},
-        }
-        write_bytes(tensor_path, data)
-    document["tensors_digest"] = _digest(canonical(document["tensors"]).encode())
-    document["fields"] = plain
-    write_bytes(path, (json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode())
-    _sweep(path, tensor_path)
-    return path
+    head = {"format": f"vestige/{kind}", "version": FORMAT, "digests": digests, "tensors": tensors}
+    return head | {"tensors_digest": _digest(canonical(tensors).encode()), "fields": plain}
 
 
 def _flat(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
@@ -128,14 +146,32 @@ def _tensor_digest(value: Tensor) -> str:
 def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The fields and tensors stored at `path`; every digest is checked, and damage is named by file and key."""
     path = Path(path)
+    document = _parsed(_read(path), path)
+    fields = _checked(document, kind, path)
+    tensors = _load_tensors(path, document)
+    if _digest(canonical(document["tensors"]).encode("utf-8", "surrogatepass")) != document.get("tensors_digest"):
+        raise StoreError(f"{path}: key 'tensors' does not match its digest; it was altered or torn.")
+    return fields, tensors
+
+
+def _read(path: Path) -> bytes:
     try:
-        document = json.loads(path.read_bytes())
+        return path.read_bytes()
     except FileNotFoundError:
         raise StoreError(f"{path} does not exist.") from None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _parsed(text: bytes, where: str | Path) -> Any:  # noqa: ANN401 - whatever JSON says
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError):
-        raise StoreError(f"{path} is torn or not JSON; restore it from a copy or run again.") from None
+        raise StoreError(f"{where} is torn or not JSON; restore it from a copy or run again.") from None
+
+
+def _checked(document: Any, kind: str, path: str | Path) -> dict[str, Any]:  # noqa: ANN401
+    """The fields of a document, each checked against its digest."""
     if not isinstance(document, dict) or document.get("format") != f"vestige/{kind}":
         found = document.get("format") if isinstance(document, dict) else None
         raise StoreError(f"{path}: key 'format' must be 'vestige/{kind}'. Got {found!r} instead.")
@@ -157,13 +193,10 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
             raise StoreError(f"{path}: key '{key}' holds a NaN or is nested too deep; it was altered.") from None
         if _digest(text.encode("utf-8", "surrogatepass")) != digests[key]:
             raise StoreError(f"{path}: key '{key}' does not match its digest; it was altered or torn.")
-    tensors = _load_tensors(path, document)
-    if _digest(canonical(document["tensors"]).encode("utf-8", "surrogatepass")) != document.get("tensors_digest"):
-        raise StoreError(f"{path}: key 'tensors' does not match its digest; it was altered or torn.")
-    return fields, tensors
+    return fields
 
 
-def _mapping(document: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
+def _mapping(document: dict[str, Any], key: str, path: str | Path) -> dict[str, Any]:
     value = document.get(key)
     if not isinstance(value, dict):
         raise StoreError(f"{path}: key '{key}' must be an object. Got {type(value).__name__} instead.")

@@ -24,7 +24,9 @@ from torch import Tensor
 
 from vestige import data
 from vestige.continual import generation
+from vestige.continual.generation import loop
 from vestige.continual.record import Record
+from vestige.continual.versions import named
 from vestige.core import checks, rng
 from vestige.features import CVAE, Classifier
 from vestige.generators import GENERATORS, Generator, build
@@ -114,6 +116,10 @@ class GeneratorRuns(Experiment[Config]):
     def config(self, config: Config) -> dict[str, Any]:
         """The same for every figure of a data set, so that the ids agree."""
         return super().config(config) | {"experiment": FIGURE.get(config.data, "cdre-fig3")}
+
+    def versions(self, config: Config) -> dict[str, int]:
+        """Those of the row's generator and of the loop too."""
+        return super().versions(config) | named(ROWS[config.row][0]) | {"generation": loop.VERSION}
 
     def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
         """One generator through the classes."""

@@ -31,6 +31,7 @@ from vestige import data
 from vestige.continual.learners import VCL, Outputs, Spec
 from vestige.continual.learners.vcl import VCLConfig
 from vestige.continual.record import Record
+from vestige.continual.versions import named
 from vestige.core import checks, rng
 from vestige.data.split import Permute
 from vestige.data.task import Task
@@ -167,6 +168,10 @@ class EarlyRuns(Trained[Setting]):
     def config(self, config: Setting) -> dict[str, Any]:
         """The same for all three figures, so that their ids agree."""
         return super().config(config) | {"experiment": "robust-fig2"}
+
+    def versions(self, config: Setting) -> dict[str, int]:
+        """That of VCL too."""
+        return super().versions(config) | named("vcl")
 
     def parts(self, config: Setting, seed: int) -> tuple[data.Stream, VCL]:
         """Both tasks, and VCL as it learns A."""

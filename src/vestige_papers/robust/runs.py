@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Literal
 from vestige import data
 from vestige.continual import learners as methods
 from vestige.continual.record import Record
+from vestige.continual.versions import named
 from vestige.data.dataset import DataSet, every_nth
 from vestige.metrics import matrix
 from vestige.runner.experiment import Line, line
@@ -210,6 +211,10 @@ class RobustRuns(OnHeldOutRows, Trained[Setting]):
         """The row's method on its tasks."""
         stream = stream_of(config, seed)
         return stream, learner_of(config, stream, seed)
+
+    def versions(self, config: Setting) -> dict[str, int]:
+        """That of the row's method too."""
+        return super().versions(config) | named(METHODS[config.row])
 
     def options(self, config: Setting) -> dict[str, Any]:
         """Whether mutual information is measured too."""

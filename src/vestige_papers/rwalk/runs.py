@@ -23,6 +23,7 @@ from typing import ClassVar
 from vestige import data
 from vestige.continual import learners as methods
 from vestige.continual.record import Record
+from vestige.continual.versions import named
 from vestige.data.dataset import DataSet, every_nth
 from vestige.metrics import matrix
 from vestige.runner.experiment import Line, Verdict, line
@@ -175,6 +176,10 @@ class Incremental(OnHeldOutRows, Trained[Setting]):
         """The row's method on its tasks."""
         stream = stream_of(config, seed)
         return stream, learner_of(config, stream, seed)
+
+    def versions(self, config: Setting) -> dict[str, int]:
+        """That of the row's method too."""
+        return super().versions(config) | named(METHODS[config.row])
 
     def score(self, record: Record) -> float:
         """Of both heads where both are compared."""

@@ -125,6 +125,10 @@ class Witness(Learner):
         """The learner's own."""
         return self.learner.describe()
 
+    def identity(self) -> dict[str, object]:
+        """The learner's own."""
+        return self.learner.identity()
+
     def bytes(self) -> dict[str, int]:
         """The learner's own."""
         return self.learner.bytes()

@@ -25,9 +25,10 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from vestige.chains import Chain, TaskReport
+from vestige.continual import versions
 from vestige.continual.generation.evaluator import HELD_OUT, Evaluator
 from vestige.continual.generation.witness import Witness
-from vestige.continual.record import Record
+from vestige.continual.record import Record, identity
 from vestige.core import checks, rng
 from vestige.core.errors import NotEstimable, VestigeError, VestigeWarning
 from vestige.data.stream import Stream
@@ -37,6 +38,7 @@ from vestige.generators.pictures import pack
 from vestige.generators.source import Tell
 
 DIVERGENCES = ("kl", "reverse_kl", "js", "hellinger2")
+VERSION = 1  # raised when the results of the loop change: a part of the ids of its Records
 TRAINING = 0.6  # of a step, for the progress that is told
 
 
@@ -133,6 +135,7 @@ def run(
         "chain": options | {"names": list(options["names"])},
         "samples": samples,
     }
+    ran = identity(type(generator), generator.state_dict().items())
     evaluator, tasks = Evaluator.of(judge, stream.test_sets()), len(stream)
     found = Found.nothing(tasks, options["names"])
     for t, task in enumerate(stream):
@@ -174,4 +177,5 @@ def run(
             found.details["pictures"].append(pack(torch.cat([x[:pictures] for x in drawn.values()])))
     names = [stream.info(k).name for k in range(tasks)]
     measures: dict[str, Any] = {"seconds": found.seconds, "bytes": found.bytes, "task_names": names}
-    return Record(config, seed, matrices=found.matrices, values=found.values, details=found.details, **measures)
+    ran["version"] = ran["version"] | {"generation": VERSION} | versions.named(config)
+    return Record(config, seed, matrices=found.matrices, values=found.values, details=found.details, **measures, **ran)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from vestige.continual.learners.outputs import Outputs as Outputs
 from vestige.continual.memory import Memory
+from vestige.continual.record import identity
 from vestige.core.checks import one_of
 from vestige.core.errors import StoreError
 from vestige.data.task import Task, TaskInfo
@@ -74,6 +75,8 @@ def padded(value: Tensor, shape: Sequence[int]) -> Tensor:
 class Learner(ABC):
     """Learns task after task; keeps of past data only what its `memory` holds."""
 
+    # Raised when the results of the method change: a part of the ids of its Records.
+    version: ClassVar[int] = 1
     # May see what the stream does not tell (borders, past data): a reference, never a contestant.
     oracle: ClassVar[bool] = False
     # Whether `predict` makes use of the task where the stream gives it at test time.
@@ -165,8 +168,11 @@ class Learner(ABC):
 
     def describe(self) -> dict[str, Any]:
         """The configuration as plain JSON, for the Record."""
-        own = {"method": type(self).__name__, "module": type(self).__module__}
-        return own | asdict(self.config) | {"seed": self.seed}
+        return {"method": type(self).__name__} | asdict(self.config) | {"seed": self.seed}
+
+    def identity(self) -> dict[str, Any]:
+        """What the Record's id has of it besides its configuration: class, structure of the network, version."""
+        return identity(type(self), self.net.named_parameters())
 
     def method_state(self) -> dict[str, Tensor]:
         """What the method itself must remember (importances, anchors, generator states); none by default."""

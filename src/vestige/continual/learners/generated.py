@@ -86,7 +86,7 @@ class Generating(Learner):
         one_of(c.fresh, FRESH, "fresh", owner)
         if c.samples_per_class is not None:
             whole(c.samples_per_class, "samples_per_class", owner, low=1)
-        self.fresh_generator(1)  # refuses what cannot be built
+        self.generator_fields = self.fresh_generator(1).config()  # refuses what cannot be built
         self.taught: dict[int, Taught] = {}  # by task; 0: of all tasks
         self.place = Place()
         self.pool: Samples | None = None  # follows from generators and place, so it is no state
@@ -97,6 +97,11 @@ class Generating(Learner):
         c = self.config
         own = {"shape": self.spec.input_shape, "conditions": conditions}
         return generators.build(c.generator, preset=c.generator_preset, **(dict(c.generator_options) | own))
+
+    def describe(self) -> dict[str, Any]:
+        """With every field of the generator, whatever its preset says."""
+        own = {key: v for key, v in self.generator_fields.items() if key not in ("generator", "shape", "conditions")}
+        return super().describe() | {"generator_fields": own}
 
     def begin_task(self, task: Task) -> None:
         """As the method does; classes that will be replayed take part in the loss."""

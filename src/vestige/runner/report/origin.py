@@ -44,8 +44,8 @@ def searched(arms: Sequence[Arm]) -> list[Part]:
 
 
 def made(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """Software and machine, with every value that occurs; the code's own hash first."""
-    facts: dict[str, list[str]] = {"code of the runs (hash)": [record.code for record in records]}
+    """Software and machine, with every value that occurs; the versions of the results first."""
+    facts: dict[str, list[str]] = {"version of the results": [record.edition for record in records]}
     for record in records:
         for name, value in [*record.versions.items(), *record.machine.items()]:
             facts.setdefault(name, []).append(short(value))

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vestige.continual.record import Record, code_version
+from vestige.continual.record import Record, latest, load_all
 from vestige.core.errors import InputError
 from vestige.runner.experiment import PRESETS, Experiment, Verdict
 from vestige.runner.registry import EXPERIMENTS
@@ -47,19 +47,21 @@ class Group:
 
 
 def gather(paths: Iterable[str | Path]) -> list[Record]:
-    """Every Record in `paths`, files or folders of any depth, each once, by seed and then by id.
+    """Every Record in `paths`, files (.json, or .jsonl with many) or folders of any depth, by seed and then by id.
 
-    Folders of searches on validation data are passed over, unless one is named itself.
+    Each run counts once: of several versions of one configuration and seed, the highest. Folders of searches on
+    validation data are passed over, unless one is named itself.
     """
-    found: dict[str, Record] = {}
+    found: list[Record] = []
     for path in map(Path, paths):
         if not path.exists():
             raise InputError(f"The path '{path}' must be a Record or a folder of Records. Got nothing there instead.")
-        files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        files = [path]
         if path.is_dir():
+            files = sorted([*path.rglob("*.json"), *path.rglob("*.jsonl")])
             files = [f for f in files if SEARCH not in f.relative_to(path).parts[:-1] and _is_record(f)]
-        found |= {record.id: record for record in map(Record.load, files)}
-    return sorted(found.values(), key=lambda record: (record.seed, record.id))
+        found += [record for file in files for record in load_all(file)]
+    return latest(found)
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
@@ -69,9 +71,8 @@ def groups(records: Sequence[Record]) -> list[Group]:
         own = [record for record in records if record.config.get("experiment") == name]
         settings = by_setting(own) if own else belonging(name, records)
         for words, runs in settings.items():
-            chosen = _latest(runs, experiment) if own else tuple(runs)
             more = f" ({words})" if words and len(settings) > 1 else ""
-            found.append(Group(f"{name}: {experiment.item}{more}", chosen, experiment, borrowed=not own))
+            found.append(Group(f"{name}: {experiment.item}{more}", tuple(runs), experiment, borrowed=not own))
     others: dict[str, list[Record]] = {}
     for record in records:
         if record.config.get("experiment") not in EXPERIMENTS:
@@ -133,18 +134,6 @@ def subject(record: Record) -> str:
         return "Runs"
     words = " ".join(str(stream[key]) for key in ("stream", "data") if stream.get(key))
     return f"{words or 'Runs'}{f', {record.head}-head' if record.head else ''}"
-
-
-def _latest(records: Sequence[Record], experiment: Experiment[Any]) -> tuple[Record, ...]:
-    """One Record a configuration and seed: where several versions of the code made one, that of today's counts."""
-    versions: dict[tuple[str, int], list[Record]] = {}
-    for record in records:
-        versions.setdefault((repr(record.config), record.seed), []).append(record)
-    # Reading the code takes longer than reading the Records, and is done where there is a choice.
-    choice = any(len(own) > 1 for own in versions.values())
-    code = code_version() if choice else ""
-    chosen = [sorted(own, key=lambda record: record.code == code)[-1] for own in versions.values()]
-    return tuple(sorted(chosen, key=lambda record: (record.seed, record.id)))
 
 
 def _is_record(file: Path) -> bool:

@@ -48,7 +48,7 @@ def made(records: Sequence[Record]) -> str:
     facts = [
         *([f"Run by {', '.join(ran)}"] if ran else []),
         f"{len(records)} Records, seeds {_spans(sorted({r.seed for r in records}))}",
-        f"code {', '.join(sorted({record.code for record in records}))}",
+        f"version {', '.join(sorted({record.edition for record in records}))}",
         *([f"commit {', '.join(commits)}"] if commits else []),
     ]
     return f"{'; '.join(facts)}."
