@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from importlib import import_module
 
 import pytest
@@ -143,11 +144,13 @@ def test_a_checkpoint_of_another_run_or_a_torn_one_is_not_taken(other, tmp_path,
 
 def test_a_users_own_code_counts(tmp_path, monkeypatch):
     spec, paths = learner_of("vanilla", split(blobs(), 2)).spec, []
-    monkeypatch.syspath_prepend(tmp_path)
     for i, factor in enumerate((1, 1, 2)):
         text = f"from vestige.continual.learners import Vanilla\n\nclass Mine(Vanilla):\n    factor = {factor}\n"
-        (tmp_path / f"own_method_{i}.py").write_text(text)
-        mine = import_module(f"own_method_{i}").Mine(spec)
+        (tmp_path / str(i)).mkdir()
+        (tmp_path / str(i) / "own_method.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path / str(i))
+        monkeypatch.delitem(sys.modules, "own_method", raising=False)
+        mine = import_module("own_method").Mine(spec)
         paths.append(checkpoint.Checkpoint(tmp_path, mine, {}, 0).path)
     assert paths[0] == paths[1] != paths[2]
 

@@ -54,3 +54,8 @@ def test_an_experiment_says_what_it_must(name):
         ids = {experiment.unit_id(arm, 0) for arm in arms}
         assert arms
         assert len(ids) == len(arms), "no two units are the same"
+        for arm in arms:
+            home = EXPERIMENTS[experiment.config(arm)["experiment"]]
+            assert home.unit_id(arm, 0) == experiment.unit_id(arm, 0), (
+                f"{name} shows the runs of {home.name}: raise `version` in the class that they share"
+            )

@@ -8,7 +8,7 @@ import torch
 
 from smoke import read, run_smoke
 from vestige import data, runner
-from vestige.continual.record import Record
+from vestige.continual.record import load_all
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.rwalk import table3 as rwalk_table3
 from vestige_papers.rwalk.choice import Choice, filled
@@ -225,10 +225,7 @@ def test_the_search_takes_the_best_mean_and_scores_both_heads_without_samples():
 
 
 def test_table1_takes_what_the_kept_search_found():
-    folder = Path(__file__).parents[2] / "reproductions" / "rwalk-search-mnist"
-    records = [Record.load(path) for path in sorted(folder.glob("*.json"))]
-    if not records:
-        pytest.skip("the Records of the search are not here")
+    records = load_all(Path(__file__).parents[2] / "reproductions" / "rwalk-search-mnist.jsonl")
     assert all(r.config["validate"] for r in records)
     for row, choice in chosen(records).items():
         assert CHOSEN_MNIST[row] == choice

@@ -5,7 +5,9 @@ from typing import ClassVar, Literal
 
 import pytest
 
+from border import Border
 from vestige import runner
+from vestige.continual import learners
 from vestige.core.errors import InputError, VestigeError
 from vestige.runner.plan import _fit, parse
 from vestige.runner.registry import EXPERIMENTS
@@ -68,10 +70,43 @@ def test_a_finished_unit_is_never_run_again_and_a_damaged_one_is(toy, tmp_path):
     assert all(f.fresh is False for f in runner.run(units))
 
 
-def test_other_code_than_it_was_planned_with_is_refused_before_it_runs(toy, tmp_path):
+@pytest.fixture
+def trained(monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, "border", Border())
+
+
+@pytest.mark.parametrize(
+    ("edited", "again"),
+    [
+        (lambda m: m.setattr(learners.Vanilla, "observe", lambda self, x, y: None), []),  # any edit of the source
+        (lambda m: m.setattr(learners.Vanilla, "__module__", "vestige.moved"), []),
+        (lambda m: m.setattr(learners.METHODS["vanilla"], "version", 2), ["vanilla", "ewc_pp_s"]),  # a child of vanilla
+        (lambda m: m.setattr(learners.METHODS["ewc_pp_s"], "version", 2), ["ewc_pp_s"]),
+        (lambda m: m.setattr(Border, "version", 2), ["vanilla", "ewc_pp_s"]),
+    ],
+    ids=["edited", "moved", "version of vanilla", "version of ewc_pp_s", "version of the experiment"],
+)
+def test_a_finished_unit_stays_finished_until_a_version_is_raised(edited, again, trained, monkeypatch, tmp_path):
+    list(runner.run(runner.plan("border", tmp_path, preset="smoke", seeds=1)))
+    edited(monkeypatch)
+    found = [unit for unit in runner.plan("border", tmp_path, preset="smoke", seeds=1) if unit.finished() is None]
+    assert [unit.config.method for unit in found] == again
+
+
+def test_a_unit_tells_what_ran(trained, tmp_path):
+    for finished in runner.run(runner.plan("border", tmp_path, preset="smoke", seeds=1)):
+        record = finished.record
+        kind = learners.METHODS[finished.unit.config.method]
+        assert record.learner == kind.__qualname__
+        assert record.structure == ["body.1.weight 8x36", "body.1.bias 8", "head.weight 6x8", "head.bias 6"]
+        assert record.version["experiment"] == 1
+        assert record.version[f"methods/{finished.unit.config.method}"] == 1
+
+
+def test_other_versions_than_it_was_planned_with_are_refused_before_it_runs(toy, tmp_path):
     (unit,) = runner.plan("toy", tmp_path, seeds=1)
     other = replace(unit, path=unit.path.with_name("0123456789abcdef.json"))
-    with pytest.raises(VestigeError, match="toy seed 0 was planned with other code"):
+    with pytest.raises(VestigeError, match="toy seed 0 was planned with other versions"):
         list(runner.run([other]))
     assert toy.runs == 0
 

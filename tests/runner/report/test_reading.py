@@ -9,7 +9,7 @@ import pytest
 from dice import Dice
 from runner.report.planted import bare
 from vestige import runner
-from vestige.continual.record import Record
+from vestige.continual.record import FIRST_EDITION, Record, pack
 from vestige.core.errors import InputError, StoreError
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report import gather
@@ -73,21 +73,37 @@ def test_two_presets_are_two_groups(dice, tmp_path):
     assert [len(group.records) for group in found] == [3, 1, 1]
 
 
-def test_todays_code_counts_where_several_versions_ran_the_same(dice, tmp_path):
+def test_the_highest_version_counts_where_several_ran_the_same(dice, tmp_path):
     list(runner.run(runner.plan("dice", tmp_path, preset="smoke")))
     (record,) = gather([tmp_path])
-    older = [dataclasses.replace(record, code=code) for code in ("0" * 16, "f" * 16)]
-    for order in ([record, *older], [*older, record]):
-        (group,) = groups(order)
-        assert group.records == (record,)
+    zero = dataclasses.replace(record, version=FIRST_EDITION, versions={"code": "0" * 16})
+    two = dataclasses.replace(record, version={"experiment": 2}, values={})
+    zero.save(tmp_path)
+    assert gather([tmp_path])[0].id == record.id
+    two.save(tmp_path)
+    (found,) = gather([tmp_path])
+    assert found.id == two.id
+    assert setting(found) == "preset smoke, version experiment 2"
 
 
-def test_the_code_is_read_only_where_there_is_a_choice(dice, monkeypatch, tmp_path):
-    list(runner.run(runner.plan("dice", tmp_path, preset="paper")))
+def test_the_first_edition_is_shown_as_such_and_never_averaged_with_version_1(dice, tmp_path):
+    list(runner.run(runner.plan("dice", tmp_path, seeds=3)))
     records = gather([tmp_path])
-    monkeypatch.setattr(Dice, "code", lambda self: pytest.fail("read for nothing"))
-    (group,) = groups(records)
-    assert group.records == tuple(records)
+    old = [dataclasses.replace(r, version=FIRST_EDITION, versions={"code": "0" * 16}) for r in records]
+    (group,) = groups(old)
+    assert group.title == "dice: Table 0 (first edition)"
+    pack(old, tmp_path / "old" / "dice.jsonl")
+    assert [r.id for r in gather([tmp_path / "old"])] == [r.id for r in gather([tmp_path / "old" / "dice.jsonl"])]
+    records[0].save(tmp_path / "old")
+    zero, one = sorted(groups(gather([tmp_path / "old"])), key=lambda group: -len(group.records))
+    assert [group.title for group in (zero, one)] == [
+        "dice: Table 0 (preset laptop, first edition)",
+        "dice: Table 0 (preset laptop)",
+    ]
+    assert [[r.seed for r in group.records] for group in (zero, one)] == [[1, 2], [0]]
+    assert all(unit.finished() is None for unit in runner.plan("dice", tmp_path / "old", seeds=3)), (
+        "for a plan it is none"
+    )
 
 
 def test_a_verdict_is_found_once(dice, monkeypatch, tmp_path):

@@ -25,7 +25,7 @@ def test_measured_stands_beside_published_with_command_and_verdict(folder):
     mean = Dice().lines([f.record for f in runner.run(runner.plan("dice", folder, preset="paper"))])[0]
     assert f"| die | mean | 3.500 | {mean.ours:.3f} | {mean.se:.3f} | 3 |" in text
     assert "**reproduced.** by the mean" in text
-    assert "Run by `vestige run dice --preset paper --seeds 3`; 3 Records, seeds 0-2; code " in text
+    assert "Run by `vestige run dice --preset paper --seeds 3`; 3 Records, seeds 0-2; version 1" in text
     assert f"commit {machine.commit()}." in text if machine.commit() else "commit" not in text
     assert "Rule: reproduced if within a tenth" in text
     assert "leaves out" not in text
@@ -83,5 +83,5 @@ def test_two_presets_are_two_sections_whose_numbers_do_not_mix(folder):
 
 
 def test_seeds_are_told_in_spans():
-    records = [Record({}, seed, code="c", versions={}) for seed in (0, 1, 2, 5, 7, 8)]
-    assert made(records) == "6 Records, seeds 0-2, 5, 7-8; code c."
+    records = [Record({}, seed, versions={}) for seed in (0, 1, 2, 5, 7, 8)]
+    assert made(records) == "6 Records, seeds 0-2, 5, 7-8; version 1."

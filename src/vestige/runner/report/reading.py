@@ -1,8 +1,8 @@
 """Records from files and folders, put together by what they are runs of.
 
 A group is what one section of a report is about: the runs of one experiment under one setting (two presets are two
-groups, for their numbers must not be averaged), or bare runs of the protocol on one stream. A figure that shows the
-runs of a table makes a group of its own, with those runs of the table that it asks for.
+groups, and so are two versions, for their numbers must not be averaged), or bare runs of the protocol on one stream. A
+figure that shows the runs of a table makes a group of its own, with those runs of the table that it asks for.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def groups(records: Sequence[Record]) -> list[Group]:
         own = [record for record in records if record.config.get("experiment") == name]
         settings = by_setting(own) if own else belonging(name, records)
         for words, runs in settings.items():
-            more = f" ({words})" if words and len(settings) > 1 else ""
+            words = words if len(settings) > 1 else ", ".join(_edition(runs[0]))
+            more = f" ({words})" if words else ""
             found.append(Group(f"{name}: {experiment.item}{more}", tuple(runs), experiment, borrowed=not own))
     others: dict[str, list[Record]] = {}
     for record in records:
@@ -111,7 +112,7 @@ def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def setting(record: Record) -> str:
-    """Preset and changed fields, as the command has them: 'preset laptop, lam=3'.
+    """Preset and changed fields, as the command has them, and the version unless it is 1: 'preset laptop, lam=3'.
 
     A change that leaves a unit as the preset has it, since it only says which units to run, is none.
     """
@@ -122,7 +123,13 @@ def setting(record: Record) -> str:
     if changes and preset and experiment is not None and preset[1] in experiment.presets:
         own = [experiment.config(arm) for arm in experiment.arms(experiment.presets[preset[1]])]
         changes = [] if record.config in own else changes
-    return ", ".join(([f"preset {preset[1]}"] if preset else []) + changes)
+    return ", ".join([*([f"preset {preset[1]}"] if preset else []), *changes, *_edition(record)])
+
+
+def _edition(record: Record) -> list[str]:
+    """What is said of a Record's version, unless it is 1."""
+    said = record.edition
+    return [said if record.first_edition else f"version {said}"] if said != "1" else []
 
 
 def subject(record: Record) -> str:
