@@ -53,11 +53,17 @@ def test_strict_has_an_exit_code_for_scripts(file, capsys):
 def test_a_record_is_audited(tmp_path, capsys):
     stream = split(blobs(), 2)
     path = audited_run(stream, build("vanilla", stream, hidden=(8,))).save(tmp_path)
+    from vestige.continual.record import load_all, save_all
+
+    packed = save_all(load_all(path), tmp_path / "many" / "one.jsonl")
+    for same in (packed, packed.parent):
+        assert main(["audit", str(same)]) == 0
+    capsys.readouterr()
     assert main(["audit", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["subject"].startswith("Vanilla on")
 
 
-@pytest.mark.parametrize(("name", "words"), [("x.csv", "must be a Record"), ("missing.toml", "missing.toml")])
+@pytest.mark.parametrize(("name", "words"), [("x.csv", "must be Records"), ("missing.toml", "missing.toml")])
 def test_other_files_are_refused(tmp_path, capsys, name, words):
     (tmp_path / "x.csv").touch()
     assert main(["audit", str(tmp_path / name)]) == 2
@@ -127,5 +133,11 @@ def test_misuse_of_names_and_options_is_one_sentence(two_arms, capsys, argv, wor
 def test_help_says_what_it_takes_and_which_exit_codes_there_are(capsys):
     assert main(["audit", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    for words in ("A Record (.json)", "[evaluation]", "the name of an experiment", "Exit codes: 0", "1 --strict"):
+    for words in (
+        "Records (.json, .jsonl or a folder)",
+        "[evaluation]",
+        "the name of an experiment",
+        "Exit codes: 0",
+        "1 --strict",
+    ):
         assert words in shown

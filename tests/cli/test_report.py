@@ -9,6 +9,7 @@ from runner.report.planted import bare
 from vestige import runner
 from vestige.cli import main
 from vestige.runner.registry import EXPERIMENTS
+from vestige.runner.report import gather
 
 
 @pytest.fixture
@@ -87,6 +88,8 @@ def test_equal_names_are_told_apart_by_their_paths(runs):
         (["--compare", "runs"], "must be two. Got 1"),
         (["--compare", "runs", "empty"], "'empty' must hold Records"),
         (["--compare", "--reproductions"], "Got both instead"),
+        (["--compare", "--pack", "kept"], "must be --compare or --pack. Got both instead"),
+        (["bare", "--pack", "kept"], "must be Records of experiments. Got the run"),
         (["--page-only", "--files"], "must be --page-only or --files. Got both instead"),
         (["--reproductions", "runs", "empty"], "must be one folder. Got 2"),
         (["--compare", "runs", "bare"], "must have the same quantities"),
@@ -99,3 +102,15 @@ def test_misuse_is_one_sentence_and_writes_nothing(runs, capsys, argv, words):
     assert words in capsys.readouterr().err
     assert not (runs / "report").exists()
     assert not (runs / "REPRODUCTIONS.md").exists()
+    assert not (runs / "kept").exists()
+
+
+def test_finished_runs_are_packed_into_one_file_an_experiment(runs, capsys):
+    before = gather(["runs"])
+    for _ in range(2):  # the second time nothing is new
+        assert main(["report", "--pack", "kept"]) == 0
+        assert "kept/dice.jsonl" in capsys.readouterr().out
+        assert [path.name for path in (runs / "kept").iterdir()] == ["dice.jsonl"]
+        assert [record.id for record in gather(["kept"])] == [record.id for record in before]
+    assert main(["report", "kept", "--page-only", "-o", "again.html"]) == 0
+    assert main(["report", "--compare", "kept/dice.jsonl", "runs", "--page-only"]) == 0

@@ -10,7 +10,7 @@ import vestige as vs
 from toys import blobs
 from vestige import store
 from vestige.continual.learners import Vanilla, build
-from vestige.continual.record import FIRST_EDITION, Record, latest, load_all, pack, run_id
+from vestige.continual.record import FIRST_EDITION, Record, latest, load_all, run_id, save_all
 from vestige.core.errors import InputError, StoreError
 from vestige.data.split import split
 from vestige.nets import build_net
@@ -159,21 +159,21 @@ def test_the_same_numbers_with_other_times_may_take_its_place_and_so_may_any_whe
 
 def test_many_records_lie_in_one_file(tmp_path):
     records = [example(seed=seed) for seed in (2, 0, 1)]
-    path = pack(records[:2], tmp_path / "mine.jsonl")
-    pack(records[2:], path)
+    path = save_all(records[:2], tmp_path / "mine.jsonl")
+    save_all(records[2:], path)
     assert [record.seed for record in load_all(path)] == [0, 1, 2]
     assert len(path.read_text().splitlines()) == 3
     assert {record.id for record in load_all(path)} == {record.id for record in records}
     with pytest.raises(InputError, match=r"mine\.jsonl has another 'values'"):
-        pack([example(seed=1, values={})], path)
+        save_all([example(seed=1, values={})], path)
     newer = example(seed=1, values={}, version={"learner": 2})
-    pack([newer], path)
+    save_all([newer], path)
     assert [record.edition for record in load_all(path)] == ["1", "learner 2", "1"]
     assert [record.id for record in load_all(records[0].save(tmp_path))] == [records[0].id]
 
 
 def test_damage_in_a_file_of_many_is_named_by_line_and_key(tmp_path):
-    path = pack([example(seed=seed) for seed in range(3)], tmp_path / "mine.jsonl")
+    path = save_all([example(seed=seed) for seed in range(3)], tmp_path / "mine.jsonl")
     lines = path.read_text().splitlines()
     document = json.loads(lines[1])
     document["fields"]["matrices"]["single"][1][1] = 0.99
@@ -207,9 +207,9 @@ def test_a_record_of_the_first_edition_is_version_0_and_gives_way_to_version_1(t
     assert new.id != old.id
     for order in ([old, new], [new, old]):
         assert [record.id for record in latest(order)] == [new.id]
-    packed = pack([old], tmp_path / "dice.jsonl")
+    packed = save_all([old], tmp_path / "dice.jsonl")
     assert [record.id for record in load_all(packed)] == [old.id]  # comes back as what it was
-    pack([new], packed)
+    save_all([new], packed)
     assert [record.id for record in load_all(packed)] == [new.id]
     document = json.loads(path.read_text())
     document["fields"]["seed"], document["digests"]["seed"] = 9, store.objects._digest(b"9")

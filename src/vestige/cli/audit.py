@@ -25,17 +25,17 @@ class DesiderataFail(VestigeError):
 class Audit:
     """Was an evaluation of continual learning honest? Eleven questions, each answered with evidence.
 
-    WHAT is one of three. A Record (.json). A description of somebody's evaluation (.toml): a table [evaluation] with a
-    name and any of tasks, shared_head, labels_at_test, same_inputs, kept_samples, kept_bytes, retrains, borders_told,
-    continuous, overlapping, seconds and held_bytes; what is not said is not measured. Or the name of an experiment,
-    each of whose arms is then trained and watched; `vestige list experiments` has the names.
+    WHAT is one of three. Records (.json, .jsonl or a folder). A description of somebody's evaluation (.toml): a table
+    [evaluation] with a name and any of tasks, shared_head, labels_at_test, same_inputs, kept_samples, kept_bytes,
+    retrains, borders_told, continuous, overlapping, seconds and held_bytes; what is not said is not measured. Or the
+    name of an experiment, each of whose arms is then trained and watched; `vestige list experiments` has the names.
 
     Exit codes: 0 the audit was made; 1 --strict was given and one of the five desiderata fails; 2 the file, the name or
     an option is not right.
     """
 
     what: Positional[str]
-    """A Record, a description or an experiment."""
+    """Records, a description or an experiment."""
     preset: Literal["smoke", "laptop", "paper"] | None = None
     """Of an experiment: laptop unless given. smoke takes seconds, on other data: there resemblance says little."""
     seed: int | None = None
@@ -52,12 +52,14 @@ class Audit:
     def run(self) -> None:
         """Read or train, answer, print."""
         path = Path(self.what)
-        if path.suffix in (".toml", ".json") or path.exists():
+        if path.suffix in (".toml", ".json", ".jsonl") or path.exists():
             if self.preset is not None or self.seed is not None or self.arm:
                 raise InputError(f"--preset, --seed and --arm are for experiments. Got the file {path} instead.")
-            found = {self.what: read(path)}
-            if self.json:
-                output.document(_document(found[self.what]))
+            found = read(path)
+            if self.json and len(found) == 1:
+                output.document(_document(next(iter(found.values()))))
+            elif self.json:
+                output.document({name: _document(answers) for name, answers in found.items()})
         else:
             found = self._trained()
             if self.json:
@@ -106,20 +108,24 @@ class Audit:
         return found
 
 
-def read(path: Path) -> Answers:
-    """The audit of what lies at `path`."""
+def read(path: Path) -> dict[str, Answers]:
+    """The audit of what lies at `path`; of several Records, each under its id."""
     from vestige.continual.audit import described, from_record
-    from vestige.continual.record import Record
+    from vestige.runner.report import gather
 
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"The 'file' of vestige audit must be there. Got {path} instead.")
     if path.suffix == ".toml":
-        return described(path)
-    if path.suffix == ".json":
-        return from_record(Record.load(path))
-    raise InputError(
-        f"The 'file' of vestige audit must be a Record (.json) or a description (.toml). Got {path} instead."
-    )
+        return {str(path): described(path)}
+    if path.suffix not in (".json", ".jsonl") and not path.is_dir():
+        raise InputError(
+            "The 'file' of vestige audit must be Records (.json, .jsonl or a folder) or a description (.toml). "
+            f"Got {path} instead."
+        )
+    records = gather([path])
+    if not records:
+        raise InputError(f"The folder '{path}' must hold Records. Got none instead.")
+    return {str(path) if len(records) == 1 else record.id: from_record(record) for record in records}
 
 
 def _document(answers: Answers) -> dict[str, Any]:

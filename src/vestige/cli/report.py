@@ -26,13 +26,15 @@ class Report:
     """
 
     paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR|RECORD")] = ()
-    """Records, or folders of them at any depth; by default 'runs', where 'vestige run' puts them."""
+    """Records (.json, .jsonl), or folders of them at any depth; by default 'runs', where 'vestige run' puts them."""
     out: Annotated[Path | None, arg(aliases=["-o"])] = None
     """The folder to write, or a page NAME.html with all else in NAME; by default 'report'."""
     compare: bool = False
     """Set two runs side by side, with paired differences: give two paths."""
     reproductions: bool = False
     """Write the Markdown document of every experiment in one folder, by default 'reproductions'."""
+    pack: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Write no page, but add the Records to DIR/NAME.jsonl, one file an experiment, in place of earlier versions."""
     page_only: bool = False
     """Leave out the files of figures and tables: faster."""
     files: bool = False
@@ -42,7 +44,13 @@ class Report:
 
     def run(self) -> None:
         """Read, write, say where."""
-        for one, other in (("compare", "reproductions"), ("page_only", "files")):
+        exclusive = (
+            ("compare", "reproductions"),
+            ("compare", "pack"),
+            ("reproductions", "pack"),
+            ("page_only", "files"),
+        )
+        for one, other in exclusive:
             if getattr(self, one) and getattr(self, other):
                 words = " or ".join(f"--{name.replace('_', '-')}" for name in (one, other))
                 raise InputError(f"The options of vestige report must be {words}. Got both instead.")
@@ -60,6 +68,11 @@ class Report:
             records = report.gather(paths)
         if not records:
             raise InputError(f"The folder '{paths[0]}' must hold Records. Got none instead.")
+        if self.pack is not None:
+            packed = report.pack(records, self.pack)
+            told = f"{len(records)} Records are in {', '.join(map(str, packed))}."
+            output.document({"packed": packed}) if self.json else output.say(told)
+            return
         volumes = report.volumes(report.groups(records))
         if len(volumes) == 1:
             self._one(report.page_of(next(iter(volumes.values()))), out)

@@ -1,6 +1,6 @@
 """A Record: what one run of one configuration with one seed gave, and everything needed to run it again.
 
-One JSON file, written atomically, or one line of a file of many (`pack`). Its id is a hash of what determines the
+One JSON file, written atomically, or one line of a file of many (`save_all`). Its id is a hash of what determines the
 outcome: the resolved configuration, the seed, the versions of what took part and, for a run that is not a unit of an
 experiment, the class of the learner and the structure of its network. A version is an integer in the file of an
 experiment, a method, a generator and so on; it is raised when results change (`tests/golden` says when), so that code
@@ -172,7 +172,7 @@ def load_all(path: str | Path) -> list[Record]:
     return [Record._built(fields, where) for where, fields in store.load_lines(path, "record")]
 
 
-def pack(records: Iterable[Record], path: str | Path) -> Path:
+def save_all(records: Iterable[Record], path: str | Path) -> Path:
     """Add `records` to the file at `path` (.jsonl), a line each; they take the place of earlier versions."""
     path = Path(path)
     kept = load_all(path) if path.exists() else []

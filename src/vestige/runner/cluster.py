@@ -3,7 +3,7 @@
 Every unit is one Ray task with one torch thread, whatever share of CPUs and GPUs it is given: more threads would add in
 another order. It writes its Record, and its checkpoint, to `OUT`, which all machines must share. A task whose machine
 is lost is run again elsewhere, from its last finished task; a unit that turns out to be finished is not run again. All
-machines need this version of Vestige (other code gives other ids, and is refused) and the data sets.
+machines need this version of Vestige (other versions of results give other ids, and are refused) and the data sets.
 """
 
 from __future__ import annotations

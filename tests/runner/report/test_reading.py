@@ -9,7 +9,7 @@ import pytest
 from dice import Dice
 from runner.report.planted import bare
 from vestige import runner
-from vestige.continual.record import FIRST_EDITION, Record, pack
+from vestige.continual.record import FIRST_EDITION, Record, save_all
 from vestige.core.errors import InputError, StoreError
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report import gather
@@ -92,7 +92,7 @@ def test_the_first_edition_is_shown_as_such_and_never_averaged_with_version_1(di
     old = [dataclasses.replace(r, version=FIRST_EDITION, versions={"code": "0" * 16}) for r in records]
     (group,) = groups(old)
     assert group.title == "dice: Table 0 (first edition)"
-    pack(old, tmp_path / "old" / "dice.jsonl")
+    save_all(old, tmp_path / "old" / "dice.jsonl")
     assert [r.id for r in gather([tmp_path / "old"])] == [r.id for r in gather([tmp_path / "old" / "dice.jsonl"])]
     records[0].save(tmp_path / "old")
     zero, one = sorted(groups(gather([tmp_path / "old"])), key=lambda group: -len(group.records))

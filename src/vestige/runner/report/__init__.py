@@ -4,7 +4,7 @@ from vestige.runner.report.compare import compare
 from vestige.runner.report.files import Written, write
 from vestige.runner.report.page import page_of, report
 from vestige.runner.report.published import lines_table
-from vestige.runner.report.reading import Group, gather, groups, volumes
+from vestige.runner.report.reading import Group, gather, groups, pack, volumes
 from vestige.runner.report.reproductions import reproductions
 from vestige.runner.report.site import Site, write_site
 
@@ -16,6 +16,7 @@ __all__ = [
     "gather",
     "groups",
     "lines_table",
+    "pack",
     "page_of",
     "report",
     "reproductions",

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vestige.continual.record import Record, latest, load_all
+from vestige.continual.record import Record, latest, load_all, save_all
 from vestige.core.errors import InputError
 from vestige.runner.experiment import PRESETS, Experiment, Verdict
 from vestige.runner.registry import EXPERIMENTS
@@ -62,6 +62,16 @@ def gather(paths: Iterable[str | Path]) -> list[Record]:
             files = [f for f in files if SEARCH not in f.relative_to(path).parts[:-1] and _is_record(f)]
         found += [record for file in files for record in load_all(file)]
     return latest(found)
+
+
+def pack(records: Iterable[Record], folder: str | Path) -> list[Path]:
+    """Add Records of experiments to FOLDER/NAME.jsonl, in place of earlier versions; bare runs are refused."""
+    homes: dict[str, list[Record]] = {}
+    for found in records:
+        if "experiment" not in found.config:
+            raise InputError(f"What is packed must be Records of experiments. Got the run {found.id} instead.")
+        homes.setdefault(found.config["experiment"], []).append(found)
+    return [save_all(own, Path(folder) / f"{name}.jsonl") for name, own in sorted(homes.items())]
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
