@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.transforms import Bbox
 
-from vestige.show import labels, style
+from vestige.show import points as labels
+from vestige.show import style
 
 
 def written(x, y, names):

@@ -6,7 +6,7 @@ import torch
 
 from vestige.core.errors import InputError
 from vestige.show import images
-from vestige.show.mosaic import GAP
+from vestige.show.grids import GAP
 
 
 def canvas(figure):

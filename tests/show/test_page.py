@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from vestige.core.errors import InputError, UnknownName
-from vestige.show import Code, Heading, Heat, Page, Picture, Table, curves, images, matrix
-from vestige.show.page_style import DARK, LIGHT
+from vestige.show import Heading, Heat, Page, Picture, Table, Verbatim, curves, images, matrix
 
 VOID = {"meta", "img", "br", "link", "hr", "input"}
 HOSTILE = "<script>alert(1)</script> \"q\" 'a' & <img src=x onerror=y> \x00\x1b[2J\u202eשבת"
@@ -57,7 +56,7 @@ def page():
         Page(HOSTILE, HOSTILE)
         .section(HOSTILE, f"{HOSTILE}\n\nsecond", table, heat)
         .section("Pictures", picture(alt=HOSTILE, caption=HOSTILE), picture(kind="png"))
-        .section("Commands", Code(HOSTILE))
+        .section("Commands", Verbatim(HOSTILE))
     )
 
 
@@ -152,7 +151,7 @@ def test_pictures_are_inlined_in_their_kind(document):
 def test_a_picture_of_many_marks_becomes_png():
     n = 3_000
     figure = curves({"a": np.sin(np.arange(n))}, np.arange(n), title="t", x_label="x", y_label="y")
-    assert 'src="data:image/png' in Picture(figure, "a wave").html()
+    assert Picture(figure, "a wave").source.startswith("data:image/png")
 
 
 def test_a_typical_page_stays_small_and_is_the_same_every_time(tmp_path):
@@ -185,7 +184,8 @@ def test_a_heading_stands_inside_its_section_and_the_parts_can_be_had_back():
 
 def test_the_button_for_light_and_dark_knows_both_themes(document):
     css, script = document.raw
-    for state, theme in (("on", LIGHT), ("off", DARK)):
+    light, dark = re.findall(r":root \{[^{}]*(--paper[^}]*;) \}", css)[:2]
+    for state, theme in (("on", light), ("off", dark)):
         assert f':root[data-light="{state}"]' in css
         assert css.count(theme) == 2
         assert f'"{state}"' in script

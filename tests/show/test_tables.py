@@ -161,7 +161,7 @@ def test_a_table_waits_for_neither_torch_nor_matplotlib():
 
 def test_a_link_leads_in_html_and_is_words_elsewhere():
     table = Table("t", ["page"], [[Link("a <b>", 'x.html?"&<')]])
-    assert '<a href="x.html?&quot;&amp;&lt;"><bdi>a &lt;b&gt;</bdi></a>' in table.html()
+    assert '<a href="x.html?&#34;&amp;&lt;"><bdi>a &lt;b&gt;</bdi></a>' in table.html()
     assert table.csv() == "page\na <b>\n"
     assert "x.html" not in table.markdown() + table.latex()
     assert Link("a", "x") == "a"

@@ -11,40 +11,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vestige.show.columns import bars
-    from vestige.show.encoding import encode, save, settled
-    from vestige.show.heat import Heat, matrix
-    from vestige.show.lines import curves
-    from vestige.show.mosaic import images
-    from vestige.show.page import Code, Heading, Page, Part, Picture
-    from vestige.show.quadrants import plane, quadrant
+    from vestige.show.grids import Heat, images, matrix
+    from vestige.show.page import Heading, Page, Part, Picture, Verbatim
+    from vestige.show.points import pareto_front, plane, quadrant, scatter_front
+    from vestige.show.series import bars, curves
+    from vestige.show.style import encode, save, settled
     from vestige.show.tables import Link, Table
-    from vestige.show.trade_off import pareto_front, scatter_front
 
 HOMES = {
-    "Code": "page",
+    "Verbatim": "page",
     "Heading": "page",
-    "Heat": "heat",
+    "Heat": "grids",
     "Link": "tables",
     "Page": "page",
     "Part": "page",
     "Picture": "page",
     "Table": "tables",
-    "bars": "columns",
-    "curves": "lines",
-    "encode": "encoding",
-    "images": "mosaic",
-    "matrix": "heat",
-    "pareto_front": "trade_off",
-    "plane": "quadrants",
-    "quadrant": "quadrants",
-    "save": "encoding",
-    "scatter_front": "trade_off",
-    "settled": "encoding",
+    "bars": "series",
+    "curves": "series",
+    "encode": "style",
+    "images": "grids",
+    "matrix": "grids",
+    "pareto_front": "points",
+    "plane": "points",
+    "quadrant": "points",
+    "save": "style",
+    "scatter_front": "points",
+    "settled": "style",
 }
 
 __all__ = [
-    "Code",
     "Heading",
     "Heat",
     "Link",
@@ -52,6 +48,7 @@ __all__ = [
     "Part",
     "Picture",
     "Table",
+    "Verbatim",
     "bars",
     "curves",
     "encode",

@@ -16,10 +16,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import Literal, Self, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from vestige.core.errors import InputError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 MOST_DECIMALS = 12
 PROSE = 60  # letters from which a cell is prose, that no column may squeeze to a word a line
@@ -110,32 +113,28 @@ class Table:
         return "\n".join(line for line in lines if line) + "\n"
 
     def html(self, styles: Mapping[tuple[int, int], str] | None = None) -> str:
-        """A `<table>` with caption and column heads; `data-value` carries the exact number, for sorting.
+        """A `<table>` with caption and column heads; `styles`: (row, column) -> the `style` of that cell."""
+        macros: Any = templates().get_template("parts.html").module
+        return str(macros.grid(self, styles or {}))
 
-        `styles`: (row, column) -> what the `style` of that cell is to say.
-        """
-        words, numbers = self.words(), ' class="number"'
-        heads = "".join(
-            f'<th scope="col"{"" if word else numbers}>{_html(name)}</th>'
-            for name, word in zip(self.columns, words, strict=True)
-        )
-        body = []
-        for i, (row, texts) in enumerate(zip(self.rows, self.texts(), strict=True)):
-            cells = []
-            for j, (value, text) in enumerate(zip(row, texts, strict=True)):
-                tag = "th" if j == 0 and words[0] else "td"
-                scope = ' scope="row"' if tag == "th" else ""
-                exact = f' data-value="{_exact(value)}"' if _is_number(value) else ""
-                style = f' style="{escape(styles[i, j])}"' if styles and (i, j) in styles else ""
-                shown = (
-                    _html(text) if not isinstance(value, Link) else f'<a href="{escape(value.to)}">{_html(text)}</a>'
-                )
-                kind = numbers if not words[j] else ' class="prose"' if len(text) >= PROSE else ""
-                cells.append(f"<{tag}{scope}{kind}{exact}{style}>{shown}</{tag}>")
-            body.append(f"<tr>{''.join(cells)}</tr>")
-        caption = f"<caption>{_html(self.title)}</caption>" if self.title else ""
-        rows = "\n".join(body)
-        return f"<table>{caption}\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>\n"
+
+@cache
+def templates() -> Environment:
+    """The templates of pages. Whatever is put into one is escaped, its control characters spelt out."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    found = Environment(
+        loader=PackageLoader("vestige.show"),
+        autoescape=True,
+        finalize=lambda value: printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"exact": _exact, "line": lambda text: " ".join(printable(text).split())}
+    found.tests |= {"measured": _is_number, "link": lambda value: isinstance(value, Link)}
+    found.globals["PROSE"] = PROSE
+    return found
 
 
 def printable(text: str) -> str:
@@ -206,8 +205,3 @@ _LATEX = {
 
 def _latex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in _one_line(text))
-
-
-def _html(text: str) -> str:
-    # <bdi>: a name written from right to left turns only itself around.
-    return f"<bdi>{escape(printable(text))}</bdi>"

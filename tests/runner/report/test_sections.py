@@ -15,7 +15,7 @@ from vestige.runner.report.costs import bytes_table, costs, seconds_table
 from vestige.runner.report.origin import LONGEST, origin
 from vestige.runner.report.trust import audits, ratios
 from vestige.runner.report.uncertainty import samples, scalars, uncertainty
-from vestige.show import Code, Heat, Picture, Table
+from vestige.show import Heat, Picture, Table, Verbatim
 
 
 def cells(table, row=0):
@@ -115,7 +115,7 @@ def test_the_origin_is_enough_to_run_again():
         bare("b", 0, versions={"torch": "1", "commit": "abc+"}, machine={"cores": 2}),
     ]
     command, runs, shared, apart, made = origin(arms(records))
-    assert command == Code("vestige run x --seeds 2")
+    assert command == Verbatim("vestige run x --seeds 2")
     assert runs.rows[0] == ("a", "0, 1", f"{records[0].id}, {records[1].id}")
     assert ("learner.lr", "0.1") in shared.rows
     assert apart.rows == [("a", "a"), ("b", "b")]

@@ -9,7 +9,7 @@ from vestige.cli.demo.learners import LEARNERS, REFERENCE
 from vestige.continual.audit import QUESTIONS
 from vestige.runner.report.arms import Arm
 from vestige.runner.report.matrices import ROWS, heat
-from vestige.show import Code, Heat, Page, Part, Picture, Table
+from vestige.show import Heat, Page, Part, Picture, Table, Verbatim
 
 if TYPE_CHECKING:
     from vestige.cli.demo.jobs import Found
@@ -28,7 +28,7 @@ def page(found: Found) -> Page:
     out.section("Four learners, two digits at a time", *_learners(found))
     out.section("Was this comparison honest?", *_audits(found))
     out.section("Weights mend a biased sample set", *_weights(found))
-    out.section("How to get the same numbers", Code(f"vestige demo --seed {found.seed}"))
+    out.section("How to get the same numbers", Verbatim(f"vestige demo --seed {found.seed}"))
     return out
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from vestige.continual.record import Record
 from vestige.runner.report.arms import Arm, flatten, short
-from vestige.show import Code, Part, Table
+from vestige.show import Part, Table, Verbatim
 
 # A configuration of this many letters or fewer stands in a table cell; a longer one is cut, the Record has it whole.
 LONGEST = 200
@@ -18,7 +18,11 @@ def origin(arms: Sequence[Arm]) -> list[Part]:
     ran = commands(records)
     runs = [(arm.label, _seeds(arm.records), ", ".join(record.id for record in arm.records)) for arm in arms]
     return [
-        *([Code("\n".join(ran))] if ran else ["These runs were made from Python; the settings below make them again."]),
+        *(
+            [Verbatim("\n".join(ran))]
+            if ran
+            else ["These runs were made from Python; the settings below give them again."]
+        ),
         Table("Runs", ("method", "seeds", "Records"), runs),
         *searched(arms),
         *settings(arms),

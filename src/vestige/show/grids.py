@@ -1,11 +1,13 @@
-"""A matrix as coloured cells with the value written in each, as a picture and as an HTML table.
+"""Grids: a matrix as coloured cells with the value written in each, as a picture and as HTML; and sample images.
 
 The colours run evenly from dark to light (cividis), so they survive a grey print and colour-blind eyes. Light is
-better, or larger where neither is better, and what was not measured has no colour.
+better, or larger where neither is better, and what was not measured has no colour. Images stand side by side, row after
+row, pixel for pixel.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +19,8 @@ from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike, refuse
+from vestige.core.checks import ArrayLike, refuse, whole
+from vestige.core.checks.kinds import as_tensor
 from vestige.show import style
 from vestige.show.tables import Table, cell, decimals
 
@@ -72,13 +75,16 @@ class Heat:
         rows = [[name, *row] for name, row in zip(self.rows, cells.tolist(), strict=True)]
         return Table(self.title, [self.corner, *self.columns], rows, self.note)
 
-    def html(self) -> str:
-        """A `<table>` whose measured cells are coloured."""
+    def styles(self) -> dict[tuple[int, int], str]:
+        """(row, column) of the table -> the colours of a measured cell."""
         cells = _cells(self.values, self.rows, self.columns)
         shades = Shades(cells, self.better, self.limits)
         measured = [(place, float(v)) for place, v in np.ndenumerate(cells) if np.isfinite(v)]
-        styles = {(i, j + 1): f"background:{to_hex(shades.fill(v))};color:{shades.ink(v)}" for (i, j), v in measured}
-        return self.table().html(styles)
+        return {(i, j + 1): f"background:{to_hex(shades.fill(v))};color:{shades.ink(v)}" for (i, j), v in measured}
+
+    def html(self) -> str:
+        """A `<table>` whose measured cells are coloured."""
+        return self.table().html(self.styles())
 
 
 def matrix(
@@ -133,3 +139,72 @@ def _cells(values: ArrayLike, rows: Sequence[str], columns: Sequence[str]) -> Fl
         if len(given) != n:
             refuse(name, "matrix", f"{n} names", len(given))
     return cells
+
+
+IMAGES = "images"
+# White pixels between two images.
+GAP = 1
+TILE_INCHES = 0.55
+
+
+def images(
+    grid: ArrayLike,
+    *,
+    title: str,
+    columns: int | None = None,
+    rows: Sequence[str] | None = None,
+    limits: tuple[float, float] | None = None,
+) -> Figure:
+    """`grid` (n, h, w) or (n, h, w, c) with c of 1 or 3, laid out in rows of `columns` images.
+
+    `rows` names each row, for instance by its task. `limits` are the values drawn black and white: by default 0 and 255
+    for bytes, 0 and 1 for fractions. Values beyond them are refused, not clipped.
+    """
+    pixels, dark, light = _pixels(grid, limits)
+    n = len(pixels)
+    per_row = whole(math.ceil(math.sqrt(n)) if columns is None else columns, "columns", IMAGES, low=1)
+    down = math.ceil(n / per_row)
+    if rows is not None and len(rows) != down:
+        refuse("rows", IMAGES, f"{down} names", len(rows))
+    height, width = pixels.shape[1] + GAP, pixels.shape[2] + GAP
+    canvas = np.ones((down * height - GAP, per_row * width - GAP, 3))
+    for i, image in enumerate(pixels):
+        top, left = i // per_row * height, i % per_row * width
+        canvas[top : top + height - GAP, left : left + width - GAP] = (image - dark) / (light - dark)
+
+    with style.settings():
+        wide = TILE_INCHES * per_row
+        tall = TILE_INCHES * down * height / width
+        figure, axes = style.sheet(
+            max(wide + (0.3 + style.longest(rows or [])), 2.0),
+            max(tall + 0.5, 1.0),
+            title,
+        )
+        axes.imshow(canvas, interpolation="nearest")
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+        axes.set_xticks([])
+        axes.set_yticks(
+            [r * height + (height - GAP) / 2 - 0.5 for r in range(down)] if rows else [], style.words(rows or [])
+        )
+        axes.tick_params(length=0)
+    return figure
+
+
+def _pixels(grid: ArrayLike, limits: tuple[float, float] | None) -> tuple[Float[np.ndarray, "n h w c"], float, float]:
+    """The images as (n, h, w, 3 or 1) with the values of black and white."""
+    array = as_tensor(grid, "grid", IMAGES).cpu().numpy()
+    if array.ndim == 3:
+        array = array[..., None]
+    if array.ndim != 4 or array.shape[-1] not in (1, 3):
+        refuse("grid", IMAGES, "images of shape (n, h, w), (n, h, w, 1) or (n, h, w, 3)", f"shape {array.shape}")
+    if not array.size:
+        refuse("grid", IMAGES, "at least one image with a pixel", f"shape {array.shape}")
+    dark, light = limits or ((0.0, 255.0) if array.dtype == np.uint8 else (0.0, 1.0))
+    if not dark < light:
+        refuse("limits", IMAGES, "(black, white) with black < white", limits)
+    array = array.astype(np.float64)
+    if not bool(((array >= dark) & (array <= light)).all()):
+        found = f"values from {array.min():.4g} to {array.max():.4g}"
+        refuse("grid", IMAGES, f"within the limits {dark:g} and {light:g}", found)
+    return array, dark, light
