@@ -1,7 +1,7 @@
 """Accuracy and cost of chains: `python -m benchmarks.chain [--bed B] [--strategy S] [--preset P] [--seeds K] ...`.
 
 Beds: CDRE's Fig. 2a-d (drifting Gaussians: 2-d, 100-d, and both with a new task at each step) and those of
-`vestige.chains.drifts`. For each divergence, halfway and at the last step, it prints mean(sd) over data sets, the
+`vestige.chains.drifting`. For each divergence, halfway and at the last step, it prints mean(sd) over data sets, the
 deviation from the truth, how many 95 % intervals hold the truth, how many are ok, a lower estimate or refused, and how
 many of the ok ones hold the truth; and CPU seconds a chain in units of a 2048 x 2048 float32 matrix product on one
 thread. As part of `python -m benchmarks` it is the rows of the 2-d chain.
@@ -22,8 +22,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import Row, race
-from vestige.chains import DRIFTS, Chain, Drift, DriftingGaussians
-from vestige.chains.gaussians import gaussians
+from vestige.chains import DRIFTS, Chain, Drift, gaussians
 from vestige.core.errors import VestigeWarning
 
 BEDS = {
@@ -34,15 +33,14 @@ BEDS = {
     **DRIFTS,
 }
 NAMES = ("kl", "reverse_kl", "js", "hellinger2")
-Bed = DriftingGaussians | Drift
 
 
-def shown(bed: Bed) -> tuple[int, int]:
+def shown(bed: Drift) -> tuple[int, int]:
     """The steps that are printed."""
     return bed.n_steps // 2, bed.n_steps
 
 
-def run(chain: Chain, bed: Bed, n: int, seed: int) -> dict[int, list[Any]]:
+def run(chain: Chain, bed: Drift, n: int, seed: int) -> dict[int, list[Any]]:
     """A whole chain; the averaged rows of its table at the steps shown."""
     tables = {}
     for t in range(1, bed.n_steps + 1):

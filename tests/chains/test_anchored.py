@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from vestige.chains import Chain
-from vestige.chains.drifts import melting, mixture, poor, skewed, still
+from vestige.chains.drifting import melting, mixture, poor, skewed, still
 from vestige.core.errors import InputError, VestigeWarning
 
 NAMES = ("kl", "js")
@@ -56,7 +56,7 @@ def test_a_poor_first_generator_is_warned_of_at_once_and_ever_after():
     assert len(caught) == 3
     assert "from the next step on" in caught[0]
     assert "stand for the data are worth" in caught[-1]
-    assert found.stand_in_ess < 0.3 * found.stand_in
+    assert found.anchors_ess < 0.3 * found.anchors
     assert found.verdict("js").startswith(("lower estimate", "refused"))
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.chains import STRATEGIES, Chain, Limits
-from vestige.chains.gaussians import gaussians
+from vestige.chains import STRATEGIES, Chain, Limits, gaussians
 from vestige.core.errors import InputError, NotFitted, StoreError, UnknownName, VestigeWarning
 from vestige.ratios.divergences import Gaussian, gaussian_divergence
 
@@ -77,7 +76,7 @@ def test_after_the_data_has_left_the_ratio_is_still_that_of_the_data():
     w, samples = chain.weights(0), normal(4000, 2, 0.6, 0.8)
     assert float(w.mean()) == pytest.approx(1)
     assert float((w[:, None] * samples).mean(0).abs().max()) < 0.1  # the mean of p; that of q is 0.6
-    stand_in, v = chain.stand_in(0)
+    stand_in, v = chain.anchor_samples(0)
     assert torch.equal(stand_in, normal(4000, 1, 0.2))
     torch.testing.assert_close(v @ stand_in, normal(4000, 0).mean(0), atol=5e-3, rtol=0)
     row = chain.divergences(["kl"]).iloc[0]
@@ -127,7 +126,7 @@ def test_the_papers_chain_multiplies_ratios_of_neighbours():
 
 def test_options_may_change_a_preset():
     strategy = Chain("every-step", preset="paper", lambda_c=0.1, epochs=7).strategy
-    assert (strategy.lr, strategy.epochs, strategy.lambda_c) == (2e-5, 7, 0.1)
+    assert (strategy.learning_rate, strategy.epochs, strategy.lambda_c) == (2e-5, 7, 0.1)
     with pytest.raises(UnknownName, match="preset"):
         Chain("every-step", preset="papr")
 
@@ -288,7 +287,7 @@ def test_the_same_seed_gives_the_same_bits_and_arguments_stay_as_they_are():
     assert torch.equal(p, copies[0])
     assert torch.equal(q, copies[1])
     q += 1  # what the chain keeps is its own
-    assert torch.equal(a.stand_in(0)[0], copies[1])
+    assert torch.equal(a.anchor_samples(0)[0], copies[1])
 
 
 @pytest.mark.slow

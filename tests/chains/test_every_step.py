@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from vestige.chains import Chain, step_together
-from vestige.chains.gaussians import gaussians
+from vestige.chains import Chain, gaussians, step_together
 from vestige.core.errors import InputError
 
 BED = gaussians(2)
 quiet = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
-QUICK = {"first_epochs": 6, "epochs": 3, "batch": 200, "names": ["kl", "js"]}
+QUICK = {"first_epochs": 6, "epochs": 3, "batch_size": 200, "names": ["kl", "js"]}
 
 
 def walk(chain, steps, n, seed=0):
@@ -25,7 +24,9 @@ def hidden(chain):
 @quiet
 @pytest.mark.parametrize("estimator", ["kliep", "logistic", "lsif", "fgan"])
 def test_every_loss_follows_the_drift(estimator):
-    chain = walk(Chain("every-step", estimator=estimator, names=["kl", "js", "reverse_kl"], lr=3e-3), 3, 3000)
+    chain = walk(
+        Chain("every-step", estimator=estimator, names=["kl", "js", "reverse_kl"], learning_rate=3e-3), 3, 3000
+    )
     for row in chain.divergences(["js", "reverse_kl", "kl"]).iloc[:3].itertuples():
         truth = BED.true(row.divergence, 3)
         for view in (row.value, row.running, row.anchored):
@@ -36,8 +37,9 @@ def test_every_loss_follows_the_drift(estimator):
 def test_the_preset_is_appendix_a2():
     for preset, lr, lambda_c, held_out in (("paper", 2e-5, 0.0, 0.2), ("paper-images", 1e-5, 1.0, 0.5)):
         s = Chain("every-step", preset=preset).strategy
-        assert (s.estimator, s.hidden, s.batch, s.first_epochs, s.epochs) == ("kliep", (256, 256), 2000, 1000, 2000)
-        assert (s.lr, s.lambda_c, s.cosine, s.members, s.held_out) == (lr, lambda_c, False, 1, held_out)
+        assert (s.estimator, s.hidden, s.batch_size) == ("kliep", (256, 256), 2000)
+        assert (s.first_epochs, s.epochs) == (1000, 2000)
+        assert (s.learning_rate, s.lambda_c, s.cosine, s.members, s.held_out) == (lr, lambda_c, False, 1, held_out)
 
 
 @quiet
@@ -108,7 +110,7 @@ def test_a_refusal_of_one_leaves_all_chains_as_they_were():
         "as many as there are chains": (chains, [None, None], [good], [0, 1]),
         "different ones": ([chains[0], chains[0]], [None, None], [good, good], [0, 1]),
         "at least one chain": ([], [], [], []),
-        "same settings": ([chains[0], Chain("every-step", lr=0.1)], [None, None], [good, good], [0, 1]),
+        "same settings": ([chains[0], Chain("every-step", learning_rate=0.1)], [None, None], [good, good], [0, 1]),
     }
     for says, (which, real, model, seeds) in cases.items():
         with pytest.raises(InputError, match=says):

@@ -52,11 +52,11 @@ def test_eq4_is_a_lower_estimate_where_the_samples_that_stand_for_the_data_see_m
 def test_bias_of_the_fit_and_poor_stand_ins_are_doubts_and_arrivals_are_notes():
     assert "above that of held-out rows" in judged(of_both(gap=0.021)).verdict("kl")
     assert judged(of_both(gap=0.009)).doubts == ()
-    assert "are worth 1000 of 5000" in judged(of_both(stand_in_ess=1000.0)).verdict("kl")
-    arrived = judged(of_both(p_weights=None, stand_in_ess=1000.0))
+    assert "are worth 1000 of 5000" in judged(of_both(anchors_ess=1000.0)).verdict("kl")
+    arrived = judged(of_both(p_weights=None, anchors_ess=1000.0))
     assert arrived.doubts == ()
     assert arrived.notes == ("from the next step on, the samples that stand for the data are worth 1000 of 5000.",)
-    assert judged(of_both(stand_in_ess=200.0)).verdict("kl").startswith("refused: ")
+    assert judged(of_both(anchors_ess=200.0)).verdict("kl").startswith("refused: ")
 
 
 def test_a_bridge_is_noted():

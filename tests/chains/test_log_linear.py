@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from vestige.chains.log_linear import Rows, Schedule, fresh, grown, objective, psi, train
+from vestige.chains.log_linear import LogLinearSchedule, TaskRows, fresh, grown, objective, psi, train
 from vestige.chains.step_losses import ESTIMATORS, kliep, step_value
 
-SCHEDULE = Schedule(lr=1e-2, cosine=True, batch=200, epochs=30, held_out=0.0, patience=5)
+SCHEDULE = LogLinearSchedule(learning_rate=1e-2, cosine=True, batch_size=200, epochs=30, held_out=0.0, patience=5)
 
 
 def draw(n, seed, d=1, members=1):
@@ -20,7 +20,7 @@ def four():
 
 
 def rows(x):
-    return Rows(x, torch.zeros(x.shape[:2]))
+    return TaskRows(x, torch.zeros(x.shape[:2]))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -70,10 +70,10 @@ def test_training_finds_the_ratio_of_two_gaussians(held_out, estimator):
 @pytest.mark.parametrize("resample", [False, True])
 @pytest.mark.parametrize("held_out", [0.0, 0.3])
 def test_members_trained_as_one_are_those_trained_one_by_one(held_out, resample):
-    schedule = Schedule(1e-2, True, 50, 12, held_out, 2, resample)  # members stop early at epochs of their own
+    schedule = LogLinearSchedule(1e-2, True, 50, 12, held_out, 2, resample)  # members stop early at epochs of their own
     seeds = [3, 4, 5]
     p, q = (  # two tasks; data of their own, and a ratio to start from; float64, as Adam magnifies rounding
-        [Rows(draw(n, task, 2, 3).double(), draw(n, 5, 1, 3)[:, :, 0].double()) for task in range(2)]
+        [TaskRows(draw(n, task, 2, 3).double(), draw(n, 5, 1, 3)[:, :, 0].double()) for task in range(2)]
         for n in (240, 200)
     )
     start = [x.double() for x in grown(fresh([2, 8], seeds), 2)]
@@ -82,7 +82,7 @@ def test_members_trained_as_one_are_those_trained_one_by_one(held_out, resample)
         own = slice(k, k + 1)
         alone = train(
             [x[own] for x in start],
-            *([Rows(r.x[own], r.before[own]) for r in side] for side in (p, q)),
+            *([TaskRows(r.x[own], r.before[own]) for r in side] for side in (p, q)),
             [0.0, 0.7],
             kliep,
             schedule,
@@ -95,7 +95,7 @@ def test_members_trained_as_one_are_those_trained_one_by_one(held_out, resample)
 
 def test_early_stopping_keeps_the_best_rows_held_out():
     p, q = draw(60, 0), draw(60, 1)  # no difference: whatever is learnt is noise
-    schedule = Schedule(3e-2, False, 20, 60, 0.5, 3)
+    schedule = LogLinearSchedule(3e-2, False, 20, 60, 0.5, 3)
     start = grown(fresh([1, 32, 32], [0]), 1)
     stopped = train(start, [rows(p)], [rows(q)], [0.0], kliep, schedule, seeds=[0])
     never = train(start, [rows(p)], [rows(q)], [0.0], kliep, dataclasses.replace(schedule, held_out=0.0), seeds=[0])

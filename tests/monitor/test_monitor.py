@@ -13,8 +13,7 @@ import torch
 
 from monitor.tiny import CHAIN, contents, essence, normal, samples, walk
 from vestige import features
-from vestige.chains import Chain
-from vestige.chains.gaussians import gaussians
+from vestige.chains import Chain, gaussians
 from vestige.core.errors import InputError, NotFitted, StoreError, UnknownName, VestigeWarning
 from vestige.monitor import Alarm, Monitor
 from vestige.monitor.folder import Folder

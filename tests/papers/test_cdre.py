@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from vestige import features, runner
-from vestige.chains import Chain
-from vestige.chains.gaussians import gaussians
+from vestige.chains import Chain, gaussians
 from vestige.core.errors import InputError, MissingPackage
 from vestige.data import load
 from vestige.runner.registry import EXPERIMENTS
@@ -188,11 +187,11 @@ def test_fig2_runs_what_section_4_1_states():
         bed = gaussians(config.d, n_steps=config.n_steps, multi_task=config.multi_task, mean_step=config.step)
         assert (config.d, config.multi_task) == (d, tasks)
         assert (config.n, experiment.seeds["paper"]) == (cdre_fig2.PAPER["n"], cdre_fig2.PAPER["runs"])
-        assert (bed.mean_step, -bed.std_step, bed.spacing) == (
-            cdre_fig2.PAPER["step"][d],
-            cdre_fig2.PAPER["step"][d],
-            cdre_fig2.PAPER["spacing"],
-        )
+        step = cdre_fig2.PAPER["step"][d]
+        centre = cdre_fig2.PAPER["spacing"] if tasks else 0.0
+        torch.testing.assert_close(bed.p(1).mean, torch.full((d,), centre, dtype=torch.float64))
+        torch.testing.assert_close(bed.q(3, 1).mean, torch.full((d,), centre + 3 * step, dtype=torch.float64))
+        torch.testing.assert_close(bed.q(3, 1).cov, (1 - 3 * step) ** 2 * torch.eye(d, dtype=torch.float64))
         assert config.chain_preset == "paper"
 
 

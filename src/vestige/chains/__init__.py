@@ -1,10 +1,8 @@
 """Chains: density ratios that outlive their data. r = p/q_t, `p` the data that is gone, `q_t` the model at step t."""
 
-from vestige.chains.chain import STRATEGIES, Chain
-from vestige.chains.drifts import DRIFTS, Drift
-from vestige.chains.gaussians import DriftingGaussians, gaussians
+from vestige.chains.chain import STRATEGIES, Chain, step_together
+from vestige.chains.drifting import DRIFTS, Drift, gaussians
 from vestige.chains.report import Limits, StepReport, TaskReport
-from vestige.chains.together import step_together
 from vestige.chains.views import Views
 
 __all__ = [
@@ -12,7 +10,6 @@ __all__ = [
     "STRATEGIES",
     "Chain",
     "Drift",
-    "DriftingGaussians",
     "Limits",
     "StepReport",
     "TaskReport",

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,12 +30,11 @@ import pandas as pd
 from torch import Tensor
 
 from vestige import store
-from vestige.chains.admission import admit, listed
-from vestige.chains.estimated import Estimated
+from vestige.chains.anchored import Anchored
 from vestige.chains.every_step import EveryStep
 from vestige.chains.judging import report_of
 from vestige.chains.keyframe import Keyframe
-from vestige.chains.report import Limits, StepReport, Task
+from vestige.chains.report import AVERAGE, Limits, StepReport, Task
 from vestige.chains.strategy import Found, Job, Strategy, under
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, Kind
@@ -44,7 +43,7 @@ from vestige.ratios import divergences, weights
 
 # Every strategy by its name, one line each.
 STRATEGIES: dict[str, type[Strategy[Any]]] = {
-    "anchored": Estimated,
+    "anchored": Anchored,
     "keyframe": Keyframe,
     "every-step": EveryStep,
 }
@@ -74,14 +73,8 @@ class Chain:
         **options: Any,  # noqa: ANN401 - the strategy's own
     ) -> None:
         kind = STRATEGIES[checks.one_of(strategy, STRATEGIES, "strategy", "Chain")]
-        if preset is not None:
-            options = kind.presets[checks.one_of(preset, kind.presets, "preset", f"Chain('{strategy}')")] | options
         options |= {} if estimator is None else {"estimator": estimator}
-        fields = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
-        for name in options:
-            checks.one_of(name, fields, "options", f"Chain('{strategy}')")
-        self.strategy: Strategy[Any] = kind(**options)
-        self.strategy.check()
+        self.strategy: Strategy[Any] = kind(**checks.options(kind, preset, options, f"Chain('{strategy}')"))
         self.names = tuple(divergences.get(name).name for name in names)
         if not self.names:
             checks.refuse("names", "Chain", "at least one divergence", "none")
@@ -173,12 +166,33 @@ class Chain:
         log_w: Tensor = weights.self_normalise(self._log_ratio_q[self._place(task, "Chain.weights")])
         return log_w.exp()
 
-    def stand_in(self, task: Task) -> tuple[Tensor, Tensor]:
-        """Generated samples and the weights, which sum to one, under which they stand for the data of `task`."""
-        kept = self.strategy.stand_in(self._state, self._place(task, "Chain.stand_in"))
-        if kept is None:
-            checks.refuse("strategy", "Chain.stand_in", "one that keeps a stand-in", f"'{self.strategy.name}'")
-        return kept[0].clone(), kept[1].clone()
+    def anchor_samples(self, task: Task) -> tuple[Tensor, Tensor]:
+        """Generated samples and weights, which sum to one, under which they take the place of the data of `task`."""
+        samples, weights = self.strategy.anchor_samples(self._state, self._place(task, "Chain.anchor_samples"))
+        return samples.clone(), weights.clone()
+
+    def encode_anew(self, samples: Mapping[Task, ArrayLike]) -> None:
+        """Give the chain the same anchor samples of every task, in the same order, as they are encoded now.
+
+        A ratio means something only between codes of one feature map (see `features.base`). Who lets the map change
+        keeps the raw samples of each task's first step and hands them over, encoded anew, before the next step. The
+        weights stay: they belong to the samples, not to their codes. Only "anchored" needs no more than that; the
+        others carry ratios of older codes.
+        """
+        owner = "Chain.encode_anew"
+        if not self.tasks or set(samples) != set(self.tasks):
+            must = f"given for every known task ({listed(self.tasks) or 'there is none'})"
+            checks.refuse("samples", owner, must, listed(samples) or "none")
+        codes = {}
+        for place, task in enumerate(self.tasks):
+            name, n = f"samples[{task!r}]", len(self.anchor_samples(task)[0])
+            codes[place] = checks.samples(samples[task], name, owner, width=self._width)
+            if len(codes[place]) != n:
+                checks.refuse(name, owner, f"the {n} samples of its first step", len(codes[place]))
+        state = self.strategy.encoded_anew(self._state, codes)
+        if state is None:
+            checks.refuse("strategy", owner, "'anchored', which carries no ratio of older codes", self.strategy.name)
+        self._state = state
 
     def divergences(self, names: Iterable[str] | None = None) -> pd.DataFrame:
         """The last step's table: per task and averaged (Eq. 13), with interval, ESS, depth, verdict and other views.
@@ -245,3 +259,81 @@ class Chain:
             chain._state = chain.strategy.unpack(under("state.", tensors))
             chain._log_ratio_q = {int(i): x for i, x in under("log_ratio_q.", tensors).items()}
         return chain
+
+
+def step_together(
+    chains: Sequence[Chain],
+    real: Sequence[Mapping[Task, ArrayLike] | None],
+    model: Sequence[Mapping[Task, ArrayLike] | None],
+    *,
+    seeds: Sequence[int] | None = None,
+) -> list[StepReport]:
+    """`Chain.step` of several chains of one kind, each with its own `real`, `model` and seed (0, 1, ... by default).
+
+    They end with what each would have found alone (to rounding). With strategy "every-step" their networks train as
+    one, as long as they know as many tasks and are given as many rows; the others take their steps one after another.
+    A refusal or an error leaves all of them as they were.
+    """
+    owner = "step_together"
+    seeds = range(len(chains)) if seeds is None else seeds
+    if not chains:
+        checks.refuse("chains", owner, "at least one chain", "none")
+    if len({id(chain) for chain in chains}) < len(chains):
+        checks.refuse("chains", owner, "different ones", "one twice")
+    for name, given in (("real", real), ("model", model), ("seeds", seeds)):
+        if len(given) != len(chains):
+            checks.refuse(name, owner, f"as many as there are chains ({len(chains)})", len(given))
+    if any(chain.strategy != chains[0].strategy for chain in chains):
+        checks.refuse("chains", owner, "of one strategy with the same settings", "different ones")
+    begun = [
+        chain._begin(own or {}, samples or {}, seed, owner)
+        for chain, own, samples, seed in zip(chains, real, model, seeds, strict=True)
+    ]
+    done = chains[0].strategy.step_many([job for job, _ in begun])
+    reports = [chain._end(job, born, *each) for chain, (job, born), each in zip(chains, begun, done, strict=True)]
+    told = [f"Chain {i}: {' '.join(report.warnings)}" for i, report in enumerate(reports) if report.warnings]
+    if told:
+        warnings.warn(" ".join(told), VestigeWarning, stacklevel=2)
+    return reports
+
+
+def admit(
+    real: Mapping[Task, ArrayLike],
+    model: Mapping[Task, ArrayLike],
+    born: Mapping[Task, int],
+    width: int | None,
+    min_samples: int,
+    owner: str,
+) -> tuple[dict[Task, Tensor], dict[Task, Tensor]]:
+    """Data of tasks that are new, and samples of these and of all in `born`, as float64; `width` None: any.
+
+    Everything that can be refused of a step is refused here, before any work.
+    """
+    for task in (*real, *model):
+        if isinstance(task, bool) or not isinstance(task, str | int) or task == AVERAGE:
+            checks.refuse("task", owner, f"a whole number, or a word other than '{AVERAGE}'", repr(task))
+    for task in real:
+        if task in born:
+            seen = f"data of task {task!r}, which was seen at step {born[task]} and has left"
+            checks.refuse("real", owner, "data of new tasks", seen)
+    needed = [*born, *real]
+    if not needed:
+        checks.refuse("real", owner, "given at the first step", "nothing")
+    for task in model:
+        if task not in needed:
+            checks.refuse("model", owner, f"of known or new tasks ({listed(needed)})", f"task {task!r}")
+    missing = [task for task in needed if task not in model]
+    if missing:
+        checks.refuse("model", owner, "given for every known and new task", f"none for {listed(missing)}")
+    admitted: tuple[dict[Task, Tensor], dict[Task, Tensor]] = ({}, {})
+    for name, given, into in zip(("real", "model"), (real, model), admitted, strict=True):
+        for task, x in given.items():
+            label = f"{name}[{task!r}]"
+            into[task] = checks.samples(x, label, owner, min_rows=min_samples, width=width)
+            width = into[task].shape[1]
+    return admitted
+
+
+def listed(tasks: Iterable[Task]) -> str:
+    """Tasks in a sentence."""
+    return ", ".join(repr(task) for task in tasks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -17,7 +18,7 @@ from torch import Tensor
 from vestige.chains.strategy import scalar, under
 from vestige.core import rng
 from vestige.core.numerics import weighted_mean
-from vestige.ratios import Ratio
+from vestige.ratios import Ratio, Stack
 from vestige.ratios.calibration import Affine, platt
 from vestige.ratios.stack.stacking import assign_folds
 
@@ -48,11 +49,13 @@ class CrossFit:
         return cls(tuple(fits), Affine(float(state["slope"]), float(state["offset"])))
 
 
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """A cross-fit, its held-out values, and how much larger KL(p || q) looks on rows that were fitted on."""
+FittedRatio = Stack | CrossFit
 
-    ratio: CrossFit
+
+class HeldOutFit(NamedTuple):
+    """A fitted ratio, its held-out values, and how much larger KL(p || q) looks on rows that were fitted on."""
+
+    ratio: FittedRatio
     log_ratio_p: Float[Tensor, " n_p"]
     log_ratio_q: Float[Tensor, " n_q"]
     gap: float
@@ -68,7 +71,7 @@ def cross_fit(
     folds: int,
     calibrated: bool,
     seed: int,
-) -> HeldOut:
+) -> HeldOutFit:
     """Copies of `estimator`, each fitted without one fold of both sides."""
     sides = [(x, x.new_full((len(x),), 1 / len(x)) if w is None else w) for x, w in ((p, p_weights), (q, q_weights))]
     fold = [assign_folds(w, folds, generator=rng.fork(seed, "folds", i)) for i, (_, w) in enumerate(sides)]
@@ -84,4 +87,4 @@ def cross_fit(
         fits.append(fit)
     affine = platt(values[0], values[1], sides[0][1], sides[1][1]) if calibrated else Affine(1.0, 0.0)
     gap = affine.slope * (inside - float(weighted_mean(values[0], sides[0][1])))
-    return HeldOut(CrossFit(tuple(fits), affine), affine(values[0]), affine(values[1]), gap)
+    return HeldOutFit(CrossFit(tuple(fits), affine), affine(values[0]), affine(values[1]), gap)

@@ -32,30 +32,39 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.chains.log_linear import Rows, Schedule, fresh, grown, train
-from vestige.chains.psi_state import NetState, TaskSide, inputs
+from vestige.chains.log_linear import (
+    LogLinearSchedule,
+    LogLinearState,
+    LogLinearTask,
+    TaskRows,
+    fresh,
+    grown,
+    inputs,
+    train,
+)
 from vestige.chains.step_losses import ESTIMATORS, OUTPUT_OF, step_value
 from vestige.chains.strategy import Found, Job, Points, Strategy
-from vestige.core import checks, rng
+from vestige.core import rng
+from vestige.core.checks import declared, option
 from vestige.ratios.stack.features import mixture_standardiser
 from vestige.ratios.standardise import Standardiser
 
 A2: dict[str, Any] = {
     "hidden": (256, 256),
     "cosine": False,
-    "batch": 2000,
+    "batch_size": 2000,
     "first_epochs": 1000,  # "for DRE"
     "epochs": 2000,  # "for CDRE"
 }
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class StepInputs:
     """Everything that one chain's step trains on."""
 
     layers: list[Tensor]
-    p: list[Rows]
-    q: list[Rows]
+    p: list[TaskRows]
+    q: list[TaskRows]
     standardise: list[Standardiser]
     known: int  # tasks that are not new
     seeds: list[int]
@@ -67,57 +76,48 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class EveryStep(Strategy[NetState]):
+class EveryStep(Strategy[LogLinearState]):
     """Eq. 5 to 12. `critic` is the f of estimator "fgan"."""
 
     name: ClassVar[str] = "every-step"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": A2 | {"lr": 2e-5, "held_out": 0.2},
-        "paper-images": A2 | {"lr": 1e-5, "held_out": 0.5, "lambda_c": 1.0},
+        "paper": A2 | {"learning_rate": 2e-5, "held_out": 0.2},
+        "paper-images": A2 | {"learning_rate": 1e-5, "held_out": 0.5, "lambda_c": 1.0},
     }
-    estimator: str = "kliep"
-    critic: str = "kl"
-    hidden: tuple[int, ...] = (32, 32)
-    lr: float = 1e-2
+    estimator: str = option("kliep", among=ESTIMATORS)
+    critic: str = option("kl", among=OUTPUT_OF)
+    hidden: tuple[int, ...] = option((32, 32), low=1, least=1)
+    learning_rate: float = option(1e-2, above=0)
     cosine: bool = True
-    batch: int = 500
-    first_epochs: int = 20
-    epochs: int = 10
-    held_out: float = 0.0
-    patience: int = 10
-    lambda_c: float = 0.0
-    members: int = 1
+    batch_size: int = option(500, low=1)
+    first_epochs: int = option(20, low=1)
+    epochs: int = option(10, low=1)
+    held_out: float = option(0.0, low=0, high=0.5)
+    patience: int = option(10, low=1)
+    lambda_c: float = option(0.0, low=0)
+    members: int = option(1, low=1)
     resample: bool = False
     moments: bool = True  # False: coordinates are standardised by the model's samples alone
 
-    def check(self) -> None:
-        """Refuse settings that cannot be used."""
-        checks.one_of(self.estimator, ESTIMATORS, "estimator", "Chain('every-step')")
-        checks.one_of(self.critic, OUTPUT_OF, "critic", "Chain")
-        for name in ("batch", "first_epochs", "epochs", "patience", "members"):
-            checks.whole(getattr(self, name), name, "Chain", low=1)
-        if not self.hidden:
-            checks.refuse("hidden", "Chain", "at least one width", "none")
-        for width in self.hidden:
-            checks.whole(width, "hidden", "Chain", low=1)
-        checks.number(self.lr, "lr", "Chain", low=0, open_low=True)
-        checks.number(self.held_out, "held_out", "Chain", low=0, high=0.5)
-        checks.number(self.lambda_c, "lambda_c", "Chain", low=0)
+    def __post_init__(self) -> None:
+        declared(self, f"Chain('{self.name}')")
 
     def step(
-        self, state: NetState | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
-    ) -> tuple[NetState, dict[int, Found]]:
+        self, state: LogLinearState | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
+    ) -> tuple[LogLinearState, dict[int, Found]]:
         """One network for all tasks."""
         return self.step_many([Job(state, real, model, seed)])[0]
 
-    def step_many(self, jobs: Sequence[Job[NetState]]) -> list[tuple[NetState, dict[int, Found]]]:
+    def step_many(self, jobs: Sequence[Job[LogLinearState]]) -> list[tuple[LogLinearState, dict[int, Found]]]:
         """The networks of all chains and members as one, if they are of one shape; else chain after chain."""
         ready = [self.prepare(job) for job in jobs]
         if any(own.shape != ready[0].shape for own in ready):
             return super().step_many(jobs)
         first, tasks = ready[0], len(ready[0].p)
         epochs = self.epochs if first.known else self.first_epochs
-        schedule = Schedule(self.lr, self.cosine, self.batch, epochs, self.held_out, self.patience, self.resample)
+        schedule = LogLinearSchedule(
+            self.learning_rate, self.cosine, self.batch_size, epochs, self.held_out, self.patience, self.resample
+        )
         layers = train(
             [torch.cat(parts) for parts in zip(*(own.layers for own in ready), strict=True)],
             [_joined([own.p[i] for own in ready]) for i in range(tasks)],
@@ -130,13 +130,13 @@ class EveryStep(Strategy[NetState]):
         split = zip(*(x.split(self.members) for x in layers), strict=True)
         return [self.finish(*each) for each in zip(jobs, ready, split, strict=True)]
 
-    def prepare(self, job: Job[NetState]) -> Prepared:
+    def prepare(self, job: Job[LogLinearState]) -> StepInputs:
         """Inputs of both sides with log r_{t-1}, and the networks to start from."""
         tasks = sorted(job.model)
         known = 0 if job.state is None else len(job.state.tasks)
         seeds = [rng.child_seed(job.seed, "member", k) for k in range(self.members)]
-        p: list[Rows] = []
-        q: list[Rows] = []
+        p: list[TaskRows] = []
+        q: list[TaskRows] = []
         standardise: list[Standardiser] = []
         of = job.real if self.moments else job.model
         for i in tasks:
@@ -147,20 +147,20 @@ class EveryStep(Strategy[NetState]):
                 before = torch.zeros(seen.shape[:2])
                 if job.state is not None and old is not None:
                     before = job.state.member_log_ratios(i, x).float()
-                side.append(Rows(seen, before))
+                side.append(TaskRows(seen, before))
         sizes = [job.model[0].shape[1] + 1, *self.hidden]
         layers = fresh(sizes, seeds) if job.state is None else job.state.layers
-        return Prepared(grown(layers, len(tasks)), p, q, standardise, known, seeds)
+        return StepInputs(grown(layers, len(tasks)), p, q, standardise, known, seeds)
 
     def finish(
-        self, job: Job[NetState], ready: Prepared, layers: Sequence[Tensor]
-    ) -> tuple[NetState, dict[int, Found]]:
+        self, job: Job[LogLinearState], ready: StepInputs, layers: Sequence[Tensor]
+    ) -> tuple[LogLinearState, dict[int, Found]]:
         """The state with Psi_t, and log r_t wherever a divergence is averaged."""
         old = () if job.state is None else job.state.tasks
         sides = []
         for i, q in sorted(job.model.items()):
-            sides.append(TaskSide.of(layers, ready.standardise[i], q, i, old[i] if i < len(old) else None))
-        state, found = NetState(tuple(layers), tuple(sides)), {}
+            sides.append(LogLinearTask.of(layers, ready.standardise[i], q, i, old[i] if i < len(old) else None))
+        state, found = LogLinearState(tuple(layers), tuple(sides)), {}
         for i, q in sorted(job.model.items()):
             if job.state is None or i >= len(old):
                 anchored = running = Points(state.log_ratio(i, job.real[i]), None, None)
@@ -173,11 +173,7 @@ class EveryStep(Strategy[NetState]):
                 state.log_ratio(i, q),
                 None,
                 None,
-                inherited=0.0,
                 depth=sides[i].depth,
-                gap=0.0,
-                stand_in=0,
-                stand_in_ess=0.0,
                 anchored=anchored,
                 running=running,
                 moved=True,
@@ -185,22 +181,22 @@ class EveryStep(Strategy[NetState]):
             )
         return state, found
 
-    def log_ratio(self, state: NetState, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    def log_ratio(self, state: LogLinearState, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         """Eq. 7: psi_t - log Psi_t."""
         return state.log_ratio(task, x)
 
-    def stand_in(self, state: NetState, task: int) -> tuple[Tensor, Tensor] | None:
+    def anchor_samples(self, state: LogLinearState, task: int) -> tuple[Tensor, Tensor]:
         """The last generated samples under r_t."""
         samples = state.tasks[task].samples
         return samples, torch.softmax(state.log_ratio(task, samples), 0)
 
-    def pack(self, state: NetState) -> dict[str, Tensor]:
+    def pack(self, state: LogLinearState) -> dict[str, Tensor]:
         """Layers and what belongs to each task."""
         return state.pack()
 
-    def unpack(self, tensors: Mapping[str, Tensor]) -> NetState:
+    def unpack(self, tensors: Mapping[str, Tensor]) -> LogLinearState:
         """The inverse of `pack`."""
-        return NetState.unpack(tensors)
+        return LogLinearState.unpack(tensors)
 
 
 def _coordinates(p: Tensor, q: Tensor) -> Standardiser:
@@ -208,7 +204,7 @@ def _coordinates(p: Tensor, q: Tensor) -> Standardiser:
     return mixture_standardiser(p, q, *even)
 
 
-def _joined(rows: Sequence[Rows]) -> Rows:
+def _joined(rows: Sequence[TaskRows]) -> TaskRows:
     if len(rows) == 1:  # a view that is shared by the members stays one
         return rows[0]
-    return Rows(torch.cat([own.x for own in rows]), torch.cat([own.before for own in rows]))
+    return TaskRows(torch.cat([own.x for own in rows]), torch.cat([own.before for own in rows]))

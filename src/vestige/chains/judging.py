@@ -48,10 +48,10 @@ def _widened(name: str, e: Estimate, found: Found, limits: Limits) -> Estimate:
     """With the error of the stand-in's weights; refused where they are worth too little."""
     if not e.known:
         return e
-    if found.stand_in_ess < limits.refused_ess * found.stand_in:
+    if found.anchors_ess < limits.refused_ess * found.anchors:
         return e.withdrawn(
-            f"The {name} cannot be estimated: the {found.stand_in} samples that stand for the data are worth "
-            f"{found.stand_in_ess:.1f} (limit {limits.refused_ess:.0%})."
+            f"The {name} cannot be estimated: the {found.anchors} samples that stand for the data are worth "
+            f"{found.anchors_ess:.1f} (limit {limits.refused_ess:.0%})."
         )
     assert found.log_ratio_p is not None
     slope = divergences.get(name).slope(found.log_ratio_p)
@@ -72,7 +72,7 @@ def doubts_of(found: Found, kl: Estimate, limits: Limits) -> list[str]:
         value, k = of_points("kl", found.anchored)
         if (k is None or k < limits.tail) and value - kl.value > limits.apart * error:
             doubts.append(f"over samples that stand for the data the same ratio has a KL of {value:.3g}")
-    if found.p_weights is not None and found.stand_in_ess < limits.ess * found.stand_in:
+    if found.p_weights is not None and found.anchors_ess < limits.ess * found.anchors:
         doubts.append(_poor(found))
     if found.bridged or kl.value > limits.far:
         # 254 for 400 nats with an interval of 4, and 13.3 for 13.0 with one of 0.3: the error is not of the samples
@@ -81,7 +81,7 @@ def doubts_of(found: Found, kl: Estimate, limits: Limits) -> list[str]:
 
 
 def _poor(found: Found) -> str:
-    return f"the samples that stand for the data are worth {found.stand_in_ess:.0f} of {found.stand_in}"
+    return f"the samples that stand for the data are worth {found.anchors_ess:.0f} of {found.anchors}"
 
 
 def report_of(
@@ -98,7 +98,7 @@ def report_of(
     kl = judge(found, ["kl"], level=level, limits=limits)["kl"]
     views, running_from = views_of(found, names, running_from, tail=limits.tail)
     notes = []
-    if found.p_weights is None and found.stand_in_ess < limits.ess * found.stand_in:  # averaged over the data itself
+    if found.p_weights is None and found.anchors_ess < limits.ess * found.anchors:  # averaged over the data itself
         notes.append(f"from the next step on, {_poor(found)}.")
     if found.bridged:
         notes.append("the step was too far for a direct fit, and its ratio is the sum over waymarks.")
@@ -107,8 +107,8 @@ def report_of(
         born,
         found.depth,
         found.gap,
-        found.stand_in,
-        found.stand_in_ess,
+        found.anchors,
+        found.anchors_ess,
         estimates=judge(found, names, level=level, limits=limits),
         doubts=tuple(doubts_of(found, kl, limits)),
         notes=tuple(notes),

@@ -6,12 +6,16 @@ product and nothing else: a member trained among others ends where it would end 
 
 `objective` is Eq. 10 with the penalty subtracted: printed, it is added inside a maximisation, and the chain then
 diverges.
+
+`LogLinearState` is what the chain keeps: log r_t of a member is psi_t - log Psi_t (CDRE Eq. 7), Psi_t being the mean of
+exp(psi_t) over all samples of the step; that of several is the mean of theirs, less the logarithm of what its
+exponential averages to (`level`), so that Eq. 6 holds for the mean as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,19 +24,22 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vestige.chains.step_losses import StepValue
+from vestige.chains.strategy import scalar, under
 from vestige.core import rng
+from vestige.core.numerics import log_mean_exp
+from vestige.ratios.standardise import Standardiser
 
 
 @dataclass(frozen=True)
-class Schedule:
+class LogLinearSchedule:
     """How psi is trained. `held_out` rows stop it early after `patience` epochs without gain; 0: all epochs are run.
 
     With `resample` each member sees a bootstrap of the rows that it is trained on.
     """
 
-    lr: float
+    learning_rate: float
     cosine: bool
-    batch: int
+    batch_size: int
     epochs: int
     held_out: float
     patience: int
@@ -40,15 +47,15 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TaskRows:
     """Inputs of one task on one side, in float32, and log r_{t-1} on them, for every member."""
 
     x: Float[Tensor, "m n d"]
     before: Float[Tensor, "m n"]
 
-    def at(self, rows: Int[Tensor, "m b"]) -> Rows:
+    def at(self, rows: Int[Tensor, "m b"]) -> TaskRows:
         """Each member's choice of rows."""
-        return Rows(self.x[torch.arange(len(rows))[:, None], rows], self.before.gather(1, rows))
+        return TaskRows(self.x[torch.arange(len(rows))[:, None], rows], self.before.gather(1, rows))
 
 
 def psi(layers: Sequence[Tensor], x: Float[Tensor, "m n d"], task: int) -> Float[Tensor, "m n"]:
@@ -100,25 +107,25 @@ def objective(
 
 def train(
     layers: Sequence[Tensor],
-    p: Sequence[Rows],
-    q: Sequence[Rows],
+    p: Sequence[TaskRows],
+    q: Sequence[TaskRows],
     strengths: Sequence[float],
     value: StepValue,
-    schedule: Schedule,
+    schedule: LogLinearSchedule,
     *,
     seeds: Sequence[int],
 ) -> list[Tensor]:
     """Adam on Eq. 12, the mean of Eq. 10 over tasks; returns new layers, each member's best if rows are held out."""
     layers = [x.clone().requires_grad_() for x in layers]
-    optimizer = torch.optim.Adam(layers, lr=schedule.lr)
+    optimizer = torch.optim.Adam(layers, lr=schedule.learning_rate)
     sides = [
         _Side(rows, schedule, seeds, name, i) for name, side in (("p", p), ("q", q)) for i, rows in enumerate(side)
     ]
     on_p, on_q = sides[: len(p)], sides[len(p) :]
-    per_epoch = max(1, max(side.train.shape[1] for side in sides) // schedule.batch)
+    per_epoch = max(1, max(side.train.shape[1] for side in sides) // schedule.batch_size)
     total = schedule.epochs * per_epoch
 
-    def values(pairs: Iterator[tuple[Rows, Rows]]) -> Float[Tensor, " m"]:
+    def values(pairs: Iterator[tuple[TaskRows, TaskRows]]) -> Float[Tensor, " m"]:
         parts = [
             objective(psi(layers, a.x, i), psi(layers, b.x, i), a.before, b.before, strength, value)
             for i, ((a, b), strength) in enumerate(zip(pairs, strengths, strict=True))
@@ -130,7 +137,7 @@ def train(
     since = torch.zeros(len(seeds), dtype=torch.int64)
     for step in range(total):
         if schedule.cosine:
-            optimizer.param_groups[0]["lr"] = schedule.lr * (1 + math.cos(math.pi * step / total)) / 2
+            optimizer.param_groups[0]["lr"] = schedule.learning_rate * (1 + math.cos(math.pi * step / total)) / 2
         optimizer.zero_grad()
         (-values((next(a.batches), next(b.batches)) for a, b in zip(on_p, on_q, strict=True)).sum()).backward()
         optimizer.step()
@@ -148,7 +155,7 @@ def train(
 class _Side:
     """The rows of one task on one side: each member's own for training, in minibatches without end, and held out."""
 
-    def __init__(self, rows: Rows, schedule: Schedule, seeds: Sequence[int], name: str, task: int) -> None:
+    def __init__(self, rows: TaskRows, schedule: LogLinearSchedule, seeds: Sequence[int], name: str, task: int) -> None:
         n = rows.x.shape[1]
         kept = max(1, round(schedule.held_out * n)) if schedule.held_out else 0
         order = torch.stack([torch.randperm(n, generator=rng.fork(s, "held out", name, task)) for s in seeds])
@@ -156,9 +163,9 @@ class _Side:
         if schedule.resample:
             drawn = [torch.randint(n - kept, (n - kept,), generator=rng.fork(s, "resample", name, task)) for s in seeds]
             self.train = self.train.gather(1, torch.stack(drawn))
-        self.batches = self._batches(rows, schedule.batch, [rng.fork(s, "batches", name, task) for s in seeds])
+        self.batches = self._batches(rows, schedule.batch_size, [rng.fork(s, "batches", name, task) for s in seeds])
 
-    def _batches(self, rows: Rows, batch: int, streams: Sequence[torch.Generator]) -> Iterator[Rows]:
+    def _batches(self, rows: TaskRows, batch: int, streams: Sequence[torch.Generator]) -> Iterator[TaskRows]:
         """Each row once an epoch; a short rest at the end of an epoch is left out."""
         n = self.train.shape[1]
         size = min(batch, n)
@@ -166,3 +173,91 @@ class _Side:
             order = torch.stack([torch.randperm(n, generator=stream) for stream in streams])
             for at in range(0, n - size + 1, size):
                 yield rows.at(self.train.gather(1, order[:, at : at + size]))
+
+
+def inputs(standardise: Standardiser, x: Float[Tensor, "n d"], task: int) -> Float[Tensor, "n d1"]:
+    """A standardised sample and its task's number, from 1."""
+    return torch.cat([standardise(x), x.new_full((len(x), 1), task + 1)], 1)
+
+
+def outputs(
+    layers: Sequence[Tensor], standardise: Standardiser, x: Float[Tensor, "n d"], task: int
+) -> Float[Tensor, "m n"]:
+    """psi of every member in float64."""
+    seen = inputs(standardise, x, task)
+    return psi([w.double() for w in layers], seen.expand(len(layers[0]), -1, -1), task)
+
+
+@dataclass(frozen=True, eq=False)
+class LogLinearTask:
+    """What belongs to one task."""
+
+    standardise: Standardiser
+    samples: Float[Tensor, "n d"]  # of this step
+    anchor: Float[Tensor, "k d"]  # of the step at which the data was here, weighted by r of that step
+    anchor_weights: Float[Tensor, " k"]
+    log_normaliser: Float[Tensor, " m"]  # log Psi_t of each member
+    level: float
+    depth: int  # ratios chained so far
+
+    @classmethod
+    def of(
+        cls,
+        layers: Sequence[Tensor],
+        standardise: Standardiser,
+        q: Float[Tensor, "n d"],
+        task: int,
+        old: LogLinearTask | None,
+    ) -> LogLinearTask:
+        """After a step that ended in `layers`; `old` is the side before it, None for a new task."""
+        out = outputs(layers, standardise, q, task)
+        log_normaliser = torch.logsumexp(out, 1) - math.log(len(q))
+        mean = (out - log_normaliser[:, None]).mean(0)
+        level = float(log_mean_exp(mean)) if len(out) > 1 else 0.0
+        if old is None:
+            return cls(standardise, q.clone(), q.clone(), torch.softmax(mean, 0), log_normaliser, level, 1)
+        return cls(standardise, q.clone(), old.anchor, old.anchor_weights, log_normaliser, level, old.depth + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class LogLinearState:
+    """psi_t and the tasks that it knows."""
+
+    layers: tuple[Tensor, ...]
+    tasks: tuple[LogLinearTask, ...]
+
+    def member_log_ratios(self, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, "m n"]:
+        """log r_t of every member."""
+        side = self.tasks[task]
+        return outputs(self.layers, side.standardise, x, task) - side.log_normaliser[:, None]
+
+    def log_ratio(self, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+        """log r_t of all members together."""
+        return self.member_log_ratios(task, x).mean(0) - self.tasks[task].level
+
+    def pack(self) -> dict[str, Tensor]:
+        """As tensors by name."""
+        packed = {f"layer.{i}": x for i, x in enumerate(self.layers)}
+        for i, side in enumerate(self.tasks):
+            parts = side.standardise.state() | {
+                "samples": side.samples,
+                "anchor": side.anchor,
+                "anchor_weights": side.anchor_weights,
+                "log_normaliser": side.log_normaliser,
+                "level": scalar(side.level),
+                "depth": scalar(side.depth),
+            }
+            packed |= {f"task.{i}.{key}": value for key, value in parts.items()}
+        return packed
+
+    @classmethod
+    def unpack(cls, tensors: Mapping[str, Tensor]) -> LogLinearState:
+        """The inverse of `pack`."""
+        layers = under("layer.", tensors)
+        ordered = tuple(layers[str(i)] for i in range(len(layers)))
+        sides = []
+        for i in range(ordered[-1].shape[2]):
+            own = under(f"task.{i}.", tensors)
+            kept = own["samples"], own["anchor"], own["anchor_weights"], own["log_normaliser"]
+            sides.append(LogLinearTask(Standardiser.from_state(own), *kept, float(own["level"]), int(own["depth"])))
+        return cls(ordered, tuple(sides))

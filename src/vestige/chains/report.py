@@ -54,8 +54,8 @@ class TaskReport:
     born: int  # the step at which its data was here
     depth: int
     gap: float
-    stand_in: int
-    stand_in_ess: float
+    anchors: int
+    anchors_ess: float
     estimates: Mapping[str, Estimate]
     doubts: tuple[str, ...]  # why the values are lower estimates
     notes: tuple[str, ...]

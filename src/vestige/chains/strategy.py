@@ -21,30 +21,30 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """log p/q_t on samples that stand for p: generated ones under weights, or, without weights, the data itself."""
+    """log p/q_t on samples in the place of p: generated ones under weights, or, without weights, the data itself."""
 
     log_ratio: Float[Tensor, " n"]
     weights: Float[Tensor, " n"] | None
-    before: Float[Tensor, " n"] | None  # log p/q of the step at which these samples began to stand for p
+    before: Float[Tensor, " n"] | None  # log p/q of the step since which these samples take the place of p
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
     """Log-ratios log p/q_t of one task where they were not trained on, and how they came about.
 
-    `log_ratio_p` is on the weighted stand-in for p (on p itself at arrival); None means that only Eq. 4 applies.
-    `inherited` times the variance of a term under the stand-in is the error that its weights carry from earlier steps.
+    `log_ratio_p` is on the weighted anchor samples (on p itself at arrival); None means that only Eq. 4 applies.
+    `inherited` times the variance of a term under the anchors is the error that their weights carry from earlier steps.
     `anchored` and `running` are what the second and third estimator of `views` average over, where they apply.
     """
 
     log_ratio_q: Float[Tensor, " n_q"]
     log_ratio_p: Float[Tensor, " n_p"] | None
     p_weights: Float[Tensor, " n_p"] | None
-    inherited: float
-    depth: int  # how many estimated ratios stand between p and q_t
-    gap: float  # KL of rows seen in training minus held-out KL
-    stand_in: int  # samples of the stand-in, and what they are worth; 0 at arrival
-    stand_in_ess: float
+    inherited: float = 0.0
+    depth: int = 1  # how many estimated ratios stand between p and q_t
+    gap: float = 0.0  # KL of rows seen in training minus held-out KL
+    anchors: int = 0  # anchor samples, and what they are worth
+    anchors_ess: float = 0.0
     anchored: Points | None = None
     running: Points | None = None
     moved: bool = False  # whether the next step's `running` starts from this one
@@ -70,10 +70,6 @@ class Strategy(ABC, Generic[State]):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
     @abstractmethod
-    def check(self) -> None:
-        """Refuse settings that cannot be used."""
-
-    @abstractmethod
     def step(
         self, state: State | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
     ) -> tuple[State, dict[int, Found]]:
@@ -88,11 +84,11 @@ class Strategy(ABC, Generic[State]):
         """log p(x|task) / q_t(x|task)."""
 
     @abstractmethod
-    def stand_in(self, state: State, task: int) -> tuple[Tensor, Tensor] | None:
-        """Generated samples and the weights, which sum to one, under which they stand for p; None if there are none."""
+    def anchor_samples(self, state: State, task: int) -> tuple[Tensor, Tensor]:
+        """Generated samples and the weights, which sum to one, under which they take the place of p."""
 
     def encoded_anew(self, state: State, samples: Mapping[int, Tensor]) -> State | None:
-        """The state with other codes of the same stand-ins; None where ratios of older codes are needed, too."""
+        """The state with other codes of the same anchor samples; None where ratios of older codes are needed, too."""
         return None
 
     @abstractmethod

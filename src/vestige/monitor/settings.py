@@ -25,7 +25,6 @@ def chain_of(given: Chain | Mapping[str, Any] | None, *, keep_moments: bool) -> 
         checks.refuse("chain", OWNER, "one that has not begun", f"one after {chain.steps} steps")
     if not keep_moments:
         chain.strategy = dataclasses.replace(chain.strategy, moments=False)  # type: ignore[type-var]
-        chain.strategy.check()
     return chain
 
 

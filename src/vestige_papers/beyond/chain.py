@@ -1,6 +1,6 @@
 """Beyond the papers: 64 dimensions, 30 to 50 small steps. Which chain holds out, against an oracle that keeps the data?
 
-Eight modes move their own way and narrow a little: `chains.drifts.mixture`. Each step is far below what a ratio sees;
+Eight modes move their own way and narrow a little: `chains.drifting.mixture`. Each step is far below what a ratio sees;
 after all of them the KL is 5.6 nats. CDRE's own chain, keyframes, the anchored default, the same with a bridge over
 far jumps (asked at the judged steps alone), and the oracle: the anchored estimator on data that was kept.
 
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vestige.chains.drifts import mixture
+from vestige.chains.drifting import mixture
 from vestige.continual.record import Record
 from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.cdre import drift as cdre_drift

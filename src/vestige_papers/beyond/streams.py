@@ -16,7 +16,7 @@ import torch
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from vestige.chains.gaussians import gaussians
+from vestige.chains import gaussians
 from vestige.core import rng
 from vestige.features import PCA
 from vestige_papers.cdre import static as cdre_static

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vestige.chains import Chain, Drift, DriftingGaussians
+from vestige.chains import Chain, Drift
 from vestige.continual.record import Record
 from vestige.core.checks import ArrayLike
 from vestige.core.errors import InputError
@@ -27,7 +27,6 @@ from vestige.ratios.divergences import Gaussian, gaussian_divergence
 from vestige.runner.experiment import Line, OnProgress, line
 
 NAMES = ("kl", "reverse_kl", "js", "hellinger2")
-Bed = DriftingGaussians | Drift
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Reading:
 Follower = Callable[[int], Reading]
 
 
-def chained(bed: Bed, strategy: str, n: int, seed: int, **options: Any) -> Follower:  # noqa: ANN401 - the chain's own
+def chained(bed: Drift, strategy: str, n: int, seed: int, **options: Any) -> Follower:  # noqa: ANN401 - the chain's own
     """A chain of its own; to be called with every t in turn. Where the paper's chain diverges, NaN and a word."""
     chain = Chain(strategy, names=NAMES, **options)
 
@@ -69,7 +68,7 @@ def chained(bed: Bed, strategy: str, n: int, seed: int, **options: Any) -> Follo
     return follow
 
 
-def oracle(bed: Bed, n: int, seed: int) -> Follower:
+def oracle(bed: Drift, n: int, seed: int) -> Follower:
     """Keeps the data: every step is the first of a new chain."""
 
     def follow(t: int) -> Reading:
@@ -81,7 +80,7 @@ def oracle(bed: Bed, n: int, seed: int) -> Follower:
     return follow
 
 
-def fitted(bed: Bed, n: int, seed: int) -> Follower:
+def fitted(bed: Drift, n: int, seed: int) -> Follower:
     """Knows that the data is Gaussian, and keeps its moments."""
     real = {i: _gaussian(bed.real(i, n, seed)) for i in bed.tasks(bed.n_steps)}
 
@@ -94,7 +93,7 @@ def fitted(bed: Bed, n: int, seed: int) -> Follower:
 
 
 def follow_all(
-    follower: Follower, bed: Bed, steps: Iterable[int], on_progress: OnProgress, truths: Iterable[int] | None = None
+    follower: Follower, bed: Drift, steps: Iterable[int], on_progress: OnProgress, truths: Iterable[int] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
     """`values` and `details` of a Record: by step, NaN where `follower` was not asked; the truth there, or at `truths`.
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from vestige.chains.gaussians import gaussians
+from vestige.chains import gaussians
 from vestige.continual.record import Record
 from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict
 from vestige_papers.cdre import drift as cdre_drift

@@ -2,8 +2,8 @@
 
 The features are CDRE's `cvae` (Eq. 15), or any other map. At each step they see the new task's data, for the only time,
 and generated samples of the others. Where the map changes under an anchored chain, the generated samples of each task's
-first step are kept as they are and encoded anew (`chains.recoding`); other chains rely on codes that hardly move, which
-is what the tie of `cvae` is for. No row of data is kept.
+first step are kept as they are and encoded anew (`Chain.encode_anew`); other chains rely on codes that hardly move,
+which is what the tie of `cvae` is for. No row of data is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.chains import Chain, TaskReport
-from vestige.chains.recoding import encode_anew
 from vestige.features import FeatureMap
 
 
@@ -36,7 +35,7 @@ class Witness:
         if self.chain.steps:
             self.seen.update({task: real}, {j: x for j, x in drawn.items() if j != task}, seed=seed)
             if recodes:
-                encode_anew(self.chain, self._codes(self.first))
+                self.chain.encode_anew(self._codes(self.first))
         else:
             self.seen.fit({task: real}, seed=seed)
         if recodes:

@@ -1,10 +1,9 @@
-"""A feature map that changes between steps: stand-ins encoded anew give the answer, stale codes a drift of the map."""
+"""A feature map that changes: anchor samples encoded anew give the answer, stale codes a drift of the map."""
 
 import pytest
 import torch
 
 from vestige.chains import Chain
-from vestige.chains.recoding import encode_anew
 from vestige.core.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
@@ -34,7 +33,7 @@ def kl(chain):
 def test_codes_of_the_newest_map_give_the_same_divergence():
     """KL of N(0, I) from N((0.6, 0.6), I) is 0.36 under either map."""
     fresh, stale, as_was = begun(), begun(), begun()
-    encode_anew(fresh, {"a": later(normal(1, 0.3))})
+    fresh.encode_anew({"a": later(normal(1, 0.3))})
     for chain, code in ((fresh, later), (stale, later), (as_was, lambda x: x)):
         chain.step(None, {"a": code(normal(2, 0.6))})
     assert kl(as_was) == pytest.approx(0.36, abs=0.06)
@@ -44,17 +43,17 @@ def test_codes_of_the_newest_map_give_the_same_divergence():
 
 def test_weights_stay_and_samples_are_the_new_codes():
     chain = begun()
-    _, before = chain.stand_in("a")
+    _, before = chain.anchor_samples("a")
     codes = later(normal(1, 0.3))
-    encode_anew(chain, {"a": codes})
-    samples, weights = chain.stand_in("a")
+    chain.encode_anew({"a": codes})
+    samples, weights = chain.anchor_samples("a")
     assert torch.equal(samples, codes)
     assert torch.equal(weights, before)
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing():
     chain = begun()
-    before = chain.stand_in("a")[0]
+    before = chain.anchor_samples("a")[0]
     for bad, match in (
         ({}, "given for every known task"),
         ({"a": before, "b": before}, "given for every known task"),
@@ -63,11 +62,11 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
         ({"a": before / 0}, "finite"),
     ):
         with pytest.raises(InputError, match=match):
-            encode_anew(chain, bad)
-    assert torch.equal(chain.stand_in("a")[0], before)
+            chain.encode_anew(bad)
+    assert torch.equal(chain.anchor_samples("a")[0], before)
     with pytest.raises(InputError, match="there is none"):
-        encode_anew(Chain(), {})
+        Chain().encode_anew({})
     for strategy in ("keyframe", "every-step"):
         other = begun(strategy, n=200)
         with pytest.raises(InputError, match="'strategy' of"):
-            encode_anew(other, {"a": before[:200]})
+            other.encode_anew({"a": before[:200]})

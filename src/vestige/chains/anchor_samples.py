@@ -1,4 +1,4 @@
-"""The stand-in for data that is gone: samples that the model generated, weighted so that they look like the data.
+"""Anchor samples: samples that the model generated, weighted so that they take the place of data that is gone.
 
 At the step in which a task's real data P is here for the last time, the model's samples Q_1 get w = softmax of the
 held-out log p/q_1. Held-out log-ratios are right on average but a little rough, so the weights are then
@@ -23,18 +23,18 @@ from vestige.core.numerics import log_normalise, weighted_mean
 from vestige.ratios.stack.features import mixture_standardiser, quadratic
 
 # Least weight of a sample. Beside a model so poor that one sample carries all the weight, the others' would round to
-# zero, and a fold without the one would have none to fit; the verdict on such a stand-in is a refusal.
+# zero, and a fold without the one would have none to fit; the verdict on such anchor samples is a refusal.
 LEAST_WEIGHT = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
-class StandIn:
+class AnchorSamples:
     """Generated samples, weights that sum to one, and held-out log p/q of their own step on them."""
 
     samples: Float[Tensor, "n d"]
     weights: Float[Tensor, " n"]
     log_ratio: Float[Tensor, " n"]
-    inherited: float  # variance that the weights carry, per unit variance of a term: 1/n_real, and earlier stand-ins
+    inherited: float  # variance that the weights carry, per unit variance of a term: 1/n_real, and earlier anchors
     gap: float  # KL of rows seen in training minus held-out KL, summed over the fits that led here
 
     @classmethod
@@ -46,7 +46,7 @@ class StandIn:
         *,
         inherited: float,
         gap: float,
-    ) -> StandIn:
+    ) -> AnchorSamples:
         """Copies of the samples, each with a weight that is not zero."""
         return cls(samples.clone(), weights.clamp_min(LEAST_WEIGHT), log_ratio.clone(), inherited, gap)
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from vestige.chains.gaussians import gaussians
+from vestige.chains import gaussians
 from vestige.core.errors import InputError, UnknownName
 
 

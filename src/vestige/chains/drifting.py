@@ -1,7 +1,8 @@
-"""Drifts that are no plain Gaussians, with their true divergences: the beds on which chains are tested.
+"""Drifting distributions whose divergences are known: what chains are tested on.
 
-Each is one task: p is seen at step 1 and the model at step t = 1, 2, ... is q_t. The interface is that of
-`DriftingGaussians`, so what runs on one runs on all:
+A task's data p is seen at the step in which it arrives; the model at step t = 1, 2, ... is q_t. Steps and tasks are
+numbered from 1, as in CDRE.
+    gaussians the paper's (CDRE section 4.1), of one task or of many
     melting   2-d, two modes that move together until they are one: no quadratic is its log-ratio
     skewed    5-d, rotated sinh-arcsinh: skewed and heavy-tailed data, a model that shifts, narrows and loses the skew
     mixture   64-d, eight modes that each move their own way and narrow, in 30 or more small steps
@@ -33,6 +34,9 @@ from vestige.ratios.divergences import Gaussian, gaussian_divergence, integrated
 TRUTH_ROWS, TRUTH_CHUNK = 2**18, 2**14
 # Half the side of the square over which two-dimensional truths are integrated; densities vanish far inside.
 BOX = 12.0
+# D_mu = -D_sigma of the paper's Gaussians by dimension, and the distance between the means of two tasks.
+PAPER_STEPS = {2: 0.05, 100: 0.02}
+PAPER_SPACING = 2.0
 
 
 @runtime_checkable
@@ -95,46 +99,55 @@ class SinhArcsinh:
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """One law that was real, and the model's law at every step; samples of both, and the truth between them."""
+    """The law of each task's data, and the model's at every step; samples of both, and the truth between them.
+
+    With `multi_task` task k arrives at step k; otherwise task 1 is all there is.
+    """
 
     name: str
     d: int
     n_steps: int
-    real_law: Law
-    model_law: Callable[[int], Law]
+    real_law: Callable[[int], Law]  # of a task
+    model_law: Callable[[int, int], Law]  # of a step and a task
+    multi_task: bool = False
 
     def tasks(self, t: int) -> range:
-        """Task 1 alone."""
+        """The tasks learnt by step `t`."""
         whole(t, "t", self.name, low=1, high=self.n_steps)
-        return range(1, 2)
+        return range(1, t + 1) if self.multi_task else range(1, 2)
 
     def p(self, task: int = 1) -> Law:
-        """The real law."""
-        whole(task, "task", self.name, low=1, high=1)
-        return self.real_law
+        """The real law of `task`."""
+        whole(task, "task", self.name, low=1, high=self.n_steps if self.multi_task else 1)
+        return self.real_law(task)
 
     def q(self, t: int, task: int = 1) -> Law:
-        """The model's law at step `t`."""
-        whole(task, "task", self.name, low=1, high=self.tasks(t)[-1])
-        return self.model_law(t)
+        """The model's law of `task` at step `t`."""
+        if whole(task, "task", self.name, low=1) not in self.tasks(t):
+            refuse("task", self.name, f"one that step {t} has learnt ({self.tasks(t)[-1]} at most)", task)
+        return self.model_law(t, task)
 
     def real(self, task: int, n: int, seed: int) -> Float[Tensor, "n d"]:
-        """`n` real samples, float64."""
+        """`n` real samples of `task`, float64."""
         whole(n, "n", self.name, low=1)
         return self.p(task).sample(n, generator=rng.fork(seed, "real", task))
 
     def model(self, t: int, task: int, n: int, seed: int) -> Float[Tensor, "n d"]:
-        """`n` samples of the model at step `t`, float64."""
+        """`n` samples of the model at step `t` for `task`, float64."""
         whole(n, "n", self.name, low=1)
         return self.q(t, task).sample(n, generator=rng.fork(seed, "model", t, task))
 
     def true_log_ratio(self, x: Float[Tensor, "n d"], t: int, task: int = 1) -> Float[Tensor, " n"]:
-        """log p(x) / q_t(x)."""
+        """log p(x|task) / q_t(x|task)."""
         return self.p(task).log_prob(x) - self.q(t, task).log_prob(x)
 
     def true(self, name: str, t: int, task: int | None = None) -> float:
-        """The true divergence `name` of p from q_t."""
-        p, q = self.p(task or 1), self.q(t, task or 1)
+        """The true divergence `name` of p(.|task) from q_t(.|task); averaged over the tasks of step `t` when None."""
+        tasks = self.tasks(t) if task is None else [task]
+        return sum(self._true(name, t, i) for i in tasks) / len(tasks)  # CDRE Eq. 13
+
+    def _true(self, name: str, t: int, task: int) -> float:
+        p, q = self.p(task), self.q(t, task)
         if isinstance(p, Gaussian) and isinstance(q, Gaussian):
             return gaussian_divergence(name, p, q)
         if self.d <= 2:
@@ -167,12 +180,48 @@ def _truth_log_ratios(drift: Drift, t: int) -> tuple[Tensor, Tensor]:
     return sides[0], sides[1]
 
 
+def gaussians(
+    d: int = 2,
+    *,
+    n_steps: int = 10,
+    multi_task: bool = False,
+    mean_step: float | None = None,
+    std_step: float | None = None,
+    spacing: float = PAPER_SPACING,
+) -> Drift:
+    """The drifting Gaussians of CDRE section 4.1: a model that wanders off and narrows.
+
+    One task: p = N(0, I), and the model at step t is q_t = N(D_mu t, (1 + D_sigma t)^2 I). Many tasks: task tau
+    arrives at step tau, p(.|tau) = N(2 tau, I), and from then on q_t(.|tau) = N(2 tau + D_mu k, (1 + D_sigma k)^2 I)
+    with k = t - tau + 1. The paper has D_mu = -D_sigma = 0.05 in 2 dimensions and 0.02 in 100; `mean_step` must be
+    stated for others.
+    """
+    owner = "gaussians"
+    whole(d, "d", owner, low=1)
+    whole(n_steps, "n_steps", owner, low=1)
+    if mean_step is None:
+        if d not in PAPER_STEPS:
+            refuse("mean_step", owner, f"stated for d = {d} (the paper has d = 2 and d = 100)", "None")
+        mean_step = PAPER_STEPS[d]
+    moved = number(mean_step, "mean_step", owner)
+    widened = -moved if std_step is None else number(std_step, "std_step", owner)
+    if 1.0 + widened * n_steps <= 0:
+        refuse("n_steps", owner, f"below {-1 / widened:g}, where the model's std reaches 0", n_steps)
+    apart = number(spacing, "spacing", owner) if multi_task else 0.0
+
+    def model(t: int, task: int) -> Law:
+        k = t - task + 1
+        return Gaussian.isotropic(apart * task + moved * k, 1.0 + widened * k, d)
+
+    return Drift(owner, d, n_steps, lambda task: Gaussian.isotropic(apart * task, 1.0, d), model, multi_task)
+
+
 def melting(*, n_steps: int = 10, reach: float = 1.95) -> Drift:
     """Modes at +-(reach, reach) that have met at 0 by the last step; kl there is 3.11."""
     whole(n_steps, "n_steps", "melting", low=1)
     corner = torch.full((2,), number(reach, "reach", "melting"), dtype=torch.float64)
     ends = torch.stack([corner, -corner])
-    return Drift("melting", 2, n_steps, Modes(ends, 1.0), lambda t: Modes(ends * (1 - t / n_steps), 1.0))
+    return Drift("melting", 2, n_steps, lambda _: Modes(ends, 1.0), lambda t, _: Modes(ends * (1 - t / n_steps), 1.0))
 
 
 def skewed(*, n_steps: int = 10) -> Drift:
@@ -184,11 +233,11 @@ def skewed(*, n_steps: int = 10) -> Drift:
     tail = torch.tensor([0.75, 0.8, 0.9, 1.0, 1.0], dtype=torch.float64)
     still = torch.zeros(5, dtype=torch.float64)
 
-    def model(t: int) -> Law:
+    def model(t: int, _: int) -> Law:
         a = t / n_steps
         return SinhArcsinh(still + 0.45 * a, 1 - 0.3 * a, skew * (1 - 0.5 * a), tail, basis)
 
-    return Drift("skewed", 5, n_steps, SinhArcsinh(still, 1.0, skew, tail, basis), model)
+    return Drift("skewed", 5, n_steps, lambda _: SinhArcsinh(still, 1.0, skew, tail, basis), model)
 
 
 def mixture(*, d: int = 64, n_steps: int = 30, modes: int = 8) -> Drift:
@@ -199,11 +248,11 @@ def mixture(*, d: int = 64, n_steps: int = 30, modes: int = 8) -> Drift:
     means = 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)
     moves = torch.nn.functional.normalize(torch.randn(shape, generator=generator, dtype=torch.float64), dim=1)
 
-    def model(t: int) -> Law:
+    def model(t: int, _: int) -> Law:
         a = t / n_steps
         return Modes(means + 2.1 * a * moves, 1 - 0.17 * a)
 
-    return Drift("mixture", d, n_steps, Modes(means, 1.0), model)
+    return Drift("mixture", d, n_steps, lambda _: Modes(means, 1.0), model)
 
 
 def still(d: int = 2, *, n_steps: int = 10) -> Drift:
@@ -211,7 +260,7 @@ def still(d: int = 2, *, n_steps: int = 10) -> Drift:
     whole(d, "d", "still", low=1)
     whole(n_steps, "n_steps", "still", low=1)
     law = Gaussian.isotropic(0.0, 1.0, d)
-    return Drift("still", d, n_steps, law, lambda t: law)
+    return Drift("still", d, n_steps, lambda _: law, lambda t, _: law)
 
 
 def poor(d: int = 2, *, n_steps: int = 10, ess: float = 0.15, step: float = 0.02) -> Drift:
@@ -226,10 +275,10 @@ def poor(d: int = 2, *, n_steps: int = 10, ess: float = 0.15, step: float = 0.02
         refuse("n_steps", "poor", f"below {1 + 1 / step:g}, where the model's std reaches 0", n_steps)
     first = math.sqrt(-math.log(ess) / d)
 
-    def model(t: int) -> Law:
+    def model(t: int, _: int) -> Law:
         return Gaussian.isotropic(first + step * (t - 1), 1 - step * (t - 1), d)
 
-    return Drift("poor", d, n_steps, Gaussian.isotropic(0.0, 1.0, d), model)
+    return Drift("poor", d, n_steps, lambda _: Gaussian.isotropic(0.0, 1.0, d), model)
 
 
 # Every drift by its name, one line each.

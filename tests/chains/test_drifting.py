@@ -8,7 +8,7 @@ import torch
 from scipy.integrate import quad
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from vestige.chains.drifts import DRIFTS, Modes, SinhArcsinh, melting, mixture, poor, skewed, still
+from vestige.chains.drifting import DRIFTS, Modes, SinhArcsinh, melting, mixture, poor, skewed, still
 from vestige.core.errors import InputError
 from vestige.ratios import divergences
 

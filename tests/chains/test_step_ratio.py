@@ -6,10 +6,10 @@ import warnings
 import pytest
 import torch
 
-from vestige.chains import Chain
-from vestige.chains.step_ratio import ESTIMATORS, StepRatio
+from vestige.chains import Chain, step_ratio
+from vestige.chains.step_ratio import bridged, fit_step
 from vestige.core.errors import InputError, UnknownName, VestigeWarning
-from vestige.ratios import Bridge, Logistic, Stack
+from vestige.ratios import Logistic, Stack
 from vestige.ratios.divergences import Gaussian, gaussian_divergence
 
 quiet = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
@@ -17,6 +17,12 @@ quiet = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 
 def normal(n, seed, shift=0.0, scale=1.0, d=2):
     return shift + scale * torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def fitted(p, q, weights=None, *, estimator="stack", above=math.inf, start=None, epochs=4, seed=0):
+    stack = Stack(folds=2, epochs=epochs, gap_warning=math.inf)
+    options = {"estimator": estimator, "bridge_above": above, "waymarks": 4}
+    return fit_step(p, q, weights, stack=stack, start=start, seed=seed, **options)
 
 
 @quiet
@@ -51,12 +57,11 @@ def test_a_first_generator_of_which_one_sample_has_all_the_weight_ends_in_a_refu
 def test_every_name_is_an_estimator_that_takes_weights():
     p, q, w = normal(120, 0), normal(120, 1, 0.2), torch.softmax(normal(120, 2)[:, 0], 0)
     for name in ("logistic", "lsif", "fgan"):  # the others are fitted above
-        ratio = StepRatio.like(Stack(folds=2), ESTIMATORS[name], 8, math.inf)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VestigeWarning)
-            ratio.fit(p, q, p_weights=w, seed=0)
-        assert ratio.held_out_p_.shape == ratio.held_out_q_.shape == (120,)
-        assert bool(torch.isfinite(ratio.log_ratio(q)).all())
+            found = fitted(p, q, w, estimator=name)
+        assert found.log_ratio_p.shape == found.log_ratio_q.shape == (120,)
+        assert bool(torch.isfinite(found.ratio.log_ratio(q)).all())
 
 
 def test_an_estimator_that_a_strategy_cannot_use_is_refused_in_one_sentence():
@@ -76,36 +81,24 @@ def test_an_estimator_that_a_strategy_cannot_use_is_refused_in_one_sentence():
             Chain("every-step", **bad)
 
 
-def far_bridge(waymarks=4):
-    return Bridge(Logistic(kind="quadratic"), waymarks)
-
-
-def test_a_far_jump_is_bridged_and_ordinary_steps_are_plain_stacks():
+def test_a_far_jump_is_bridged_and_ordinary_steps_are_plain_stacks(monkeypatch):
+    monkeypatch.setattr(step_ratio, "JUMP", Logistic(kind="quadratic"))
     p = normal(1500, 0, d=4)
     near, far = normal(1500, 1, 0.2, 0.9, d=4), normal(1500, 2, 1.7, 0.7, d=4)
     law = Gaussian.isotropic(0.0, 1.0, 4)
     truth = gaussian_divergence("kl", law, Gaussian.isotropic(1.7, 0.7, 4))  # 12.7 nats
-    recipe = Stack(folds=2, epochs=4, gap_warning=math.inf)
     plain = Stack(folds=2, epochs=4, gap_warning=math.inf).fit(p, near, seed=3)
-    ratio = StepRatio.like(recipe, None, 4, 5.0)
-    ratio.bridge = far_bridge()
-    ratio.fit(p, near, seed=3)
-    assert not ratio.bridged_
-    assert torch.equal(ratio.held_out_p_, plain.held_out_p_)  # a stack, bit for bit
+    first = fitted(p, near, above=5.0, seed=3)
+    assert not bridged(first.ratio)
+    assert torch.equal(first.log_ratio_p, plain.held_out_p_)  # a stack, bit for bit
+    assert not hasattr(first.ratio, "held_out_p_")  # no number for a single row stays in it
     direct = Stack(folds=2, epochs=4, gap_warning=math.inf).fit(p, far, seed=4)
-    after = StepRatio.like(recipe, None, 4, 5.0)
-    after.bridge = far_bridge()
-    after.fit_from(ratio, p, far, seed=4)
-    assert after.bridged_
-    assert abs(float(after.held_out_p_.mean()) / truth - 1) < 0.1
-    assert float(direct.held_out_p_.mean()) < 0.85 * truth  # which is what there was to mend
-    loaded = StepRatio.like(recipe, None, 4, 5.0)
-    loaded.bridge = far_bridge()
-    loaded.load_state_dict(after.state_dict())
-    assert loaded.bridged_
-    assert torch.equal(loaded.log_ratio(p), after.log_ratio(p))
-    back = StepRatio.like(recipe, None, 4, 5.0).fit_from(after, p, near, seed=3)  # from a bridge one starts anew
-    assert torch.equal(back.held_out_p_, plain.held_out_p_)
+    after = fitted(p, far, above=5.0, start=first.ratio, seed=4)
+    assert bridged(after.ratio)
+    assert abs(float(after.log_ratio_p.mean()) / truth - 1) < 0.1
+    assert float(direct.held_out_p_.mean()) < 0.85 * truth  # which is what there was to correct
+    back = fitted(p, near, above=5.0, start=after.ratio, seed=3)  # from a bridge one starts anew
+    assert torch.equal(back.log_ratio_p, plain.held_out_p_)
 
 
 @quiet

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 
-from vestige.chains.stand_in import balance_to, entropy_balance, random_relu
+from vestige.chains.anchor_samples import balance_to, entropy_balance, random_relu
 from vestige.core import rng
 
 
