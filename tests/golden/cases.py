@@ -9,7 +9,8 @@ seeds; networks have a few units and take a few steps, so that rounding on anoth
     python tests/golden/cases.py --write              # everything
 
 An entry is not replaced by other numbers unless its version has risen: `version` of the class (of the method, ratio,
-generator, feature map or chain strategy), or its line in `VERSIONS` where there is no class.
+generator, feature map or chain strategy, whose children inherit it), `VERSION` of the loop that runs it, or its line in
+`VERSIONS` where there is neither. The first two are a part of the ids of Records.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import numpy as np
 import torch
 
 import vestige as vs
+from vestige.continual.generation import loop
 from vestige_papers.lfiw import dagan as lfiw
 
 FILE = Path(__file__).with_name("numbers.json")
@@ -43,6 +45,8 @@ TOLERANCES = {
 Z = 1.959963984540054  # 95 %
 # Versions of entries without a class of their own, as {"metrics/fid": 2}. What is not listed has version 1.
 VERSIONS: dict[str, int] = {}
+# The loops that run the entries of a kind have versions of their own.
+LOOPS = {"methods": vs.protocol, "generation": loop}
 # Options that may have another spelling: the first one that the class has is taken.
 SPELLINGS = {
     "batch": ("batch", "batch_size"),
@@ -681,8 +685,9 @@ def plain(value: Any) -> float | str:
 
 
 def version_of(kind: str, name: str) -> int:
-    """The version of what an entry runs."""
-    return VERSIONS.get(f"{kind}/{name}", getattr(KINDS[kind].subject(name), "version", 1))
+    """The version of what an entry runs: its own, and one more each time that of the loop around it was raised."""
+    own = VERSIONS.get(f"{kind}/{name}", getattr(KINDS[kind].subject(name), "version", 1))
+    return own + (LOOPS[kind].VERSION - 1 if kind in LOOPS else 0)
 
 
 def tolerance(kind: str, name: str) -> float:
@@ -707,10 +712,15 @@ def differences(stored: Mapping[str, Any], found: Mapping[str, Any], rtol: float
 
 def advice(kind: str, name: str, lines: list[str]) -> str:
     """What to tell whoever changed the results of an entry."""
-    has_class = isinstance(KINDS[kind].subject(name), type)
-    where = "in its file" if has_class else f"of '{kind}/{name}' in VERSIONS of tests/golden/cases.py"
+    has_class = hasattr(KINDS[kind].subject(name), "version")
+    where = (
+        "`version` in its file" if has_class else f"`version` of '{kind}/{name}' in VERSIONS of tests/golden/cases.py"
+    )
+    if kind in LOOPS:
+        loop = f"`VERSION` in {LOOPS[kind].__name__}"
+        where = f"{where} (or {loop}, if the loop around all of them changed)" if has_class else loop
     command = f'"{name}"' if " " in name or "(" in name else name
-    head = f"The results of '{name}' changed. If that is meant, raise `version` {where} and run "
+    head = f"The results of '{name}' changed. If that is meant, raise {where} and run "
     head += f"`python tests/golden/cases.py --write {command}`. Of the {kind}:"
     return "\n  ".join([head, *lines[:12], *([f"and {len(lines) - 12} more"] if len(lines) > 12 else [])])
 

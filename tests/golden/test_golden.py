@@ -7,6 +7,7 @@ import pytest
 
 import vestige as vs
 from golden import cases
+from vestige.continual import versions
 
 STORED = cases.read()
 ENTRIES = [(kind, name) for kind, entries in cases.KINDS.items() for name in entries.names]
@@ -80,7 +81,8 @@ def test_a_change_of_a_method_is_found_and_says_what_to_do(monkeypatch):
     assert any(line.startswith("scores[") for line in lines)
     sentence = cases.advice("methods", "ewc", lines)
     assert sentence.startswith(
-        "The results of 'ewc' changed. If that is meant, raise `version` in its file and run "
+        "The results of 'ewc' changed. If that is meant, raise `version` in its file (or `VERSION` in "
+        "vestige.continual.protocol, if the loop around all of them changed) and run "
         "`python tests/golden/cases.py --write ewc`."
     )
     assert "VERSIONS" in cases.advice("divergences", "kl", ["f[0]: was 1, is 2"])
@@ -115,3 +117,13 @@ def test_the_version_of_a_class_is_read(monkeypatch):
     monkeypatch.setattr(vs.methods.METHODS["ewc"], "version", 7, raising=False)
     assert cases.version_of("methods", "ewc") == 7
     assert cases.version_of("comparison", "compare") == 1
+    monkeypatch.setattr(vs.protocol, "VERSION", 3)
+    assert cases.version_of("methods", "ewc") == 9
+    assert "raise `VERSION` in vestige.continual.generation.loop and" in cases.advice("generation", "run", [])
+
+
+@pytest.mark.parametrize("kind", ["methods", "ratios", "generators", "chains", "features"])
+def test_what_is_registered_has_a_version_that_is_part_of_ids(kind):
+    for name, subject in versions.REGISTRIES[kind].items():
+        assert isinstance(subject.version, int), f"'{name}' of {kind} has no `version`"
+        assert versions.named({"field": [name]})[f"{kind}/{name}"] == subject.version
