@@ -7,6 +7,7 @@ import torch
 
 from dice import Config, Dice
 from vestige.continual.record import Record
+from vestige.ratios import Logistic
 from vestige.runner.experiment import PRESETS, line
 from vestige.runner.registry import EXPERIMENTS
 
@@ -59,3 +60,16 @@ def test_an_experiment_says_what_it_must(name):
             assert home.unit_id(arm, 0) == experiment.unit_id(arm, 0), (
                 f"{name} shows the runs of {home.name}: raise `version` in the class that they share"
             )
+
+
+def test_the_version_of_what_is_used_without_being_named_counts(monkeypatch):
+    class Loaded(Dice):
+        """A die that uses a ratio."""
+
+        uses = (Logistic,)
+
+    before = Loaded().unit_id(Config(), 0)
+    assert before == Dice().unit_id(Config(), 0)
+    monkeypatch.setattr(Logistic, "version", 2)
+    assert Loaded().unit_id(Config(), 0) != before
+    assert Loaded().versions(Config()) == {"experiment": 1, "Logistic": 2}

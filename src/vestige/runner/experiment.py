@@ -62,6 +62,7 @@ class Experiment(ABC, Generic[C]):
     seeds: ClassVar[Mapping[str, int]]
     cut: ClassVar[Mapping[str, str]] = {}  # what smoke and laptop leave out of the published setting
     version: ClassVar[int] = 1  # raised when its results change, in the class that has `run`: a part of the ids
+    uses: ClassVar[tuple[type, ...]] = ()  # classes whose versions count, whatever is configured
     devices: ClassVar[tuple[str, ...]] = ("cpu",)  # that units can compute on, best first
 
     def computes_on(self, config: C) -> tuple[str, ...]:
@@ -97,12 +98,13 @@ class Experiment(ABC, Generic[C]):
         return run_id(self.config(config), seed, self.versions(config))
 
     def versions(self, config: C) -> dict[str, int]:
-        """The versions that decide a unit's results: its own and those of methods, generators and so on that it names.
+        """The versions that decide a unit's results: its own, of what it `uses`, and of what its configuration names.
 
-        A child whose configuration names them by other words than their registered ones adds them
-        (`continual.versions.named`).
+        That is every method, generator, ratio, chain strategy and feature map whose registered name stands in it; a
+        child that names them by other words adds them (`continual.versions.named`).
         """
-        return {"experiment": self.version} | versions.named(self.config(config))
+        used = {kind.__name__: int(getattr(kind, "version", 1)) for kind in self.uses}
+        return {"experiment": self.version} | used | versions.named(self.config(config))
 
     def record(self, config: C, seed: int, **fields: Any) -> Record:  # noqa: ANN401 - fields of Record
         """A Record of this unit."""

@@ -22,7 +22,7 @@ from scipy.stats import kendalltau
 from torch import Tensor
 
 from vestige import metrics
-from vestige.chains import Chain
+from vestige.chains import STRATEGIES, Chain
 from vestige.continual.record import Record
 from vestige.core.checks import ArrayLike
 from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
@@ -51,6 +51,7 @@ class BeyondMatrix(Experiment[Config]):
         "laptop": Config(),
         "paper": Config(n=10000, dims=16),
     }
+    uses: ClassVar[tuple[type, ...]] = (STRATEGIES["anchored"],)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "nearly everything; digits for MNIST.",

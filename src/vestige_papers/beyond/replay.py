@@ -33,7 +33,7 @@ import torch
 
 from vestige import data
 from vestige.continual import protocol
-from vestige.continual.learners import Learner, Spec
+from vestige.continual.learners import Learner, Spec, WeightedReplay
 from vestige.continual.learners.dgr import DGRConfig
 from vestige.continual.learners.vgr import VGRConfig
 from vestige.continual.learners.weighted_replay import WeightedReplayConfig
@@ -150,6 +150,7 @@ class BeyondReplay(Experiment[Config]):
         "laptop": Config(),
         "paper": Config(per_class=None, stride=1, hidden=(256, 256), codes=16, width=256, steps=5000, poor_steps=1000),
     }  # fmt: skip
+    uses: ClassVar[tuple[type, ...]] = (WeightedReplay,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "MNIST and Fashion-MNIST (digits instead), and nearly all training.",

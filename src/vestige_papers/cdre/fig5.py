@@ -26,6 +26,7 @@ from torch import Tensor
 from vestige import metrics
 from vestige.continual.record import Record
 from vestige.core import rng
+from vestige.ratios import KLIEPNet, Stack
 from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.cdre.static import ESTIMATORS, judge, load, scalar, shuffled
 
@@ -77,6 +78,7 @@ class CDREFig5(Experiment[Config]):
         "laptop": Config(),
         "paper": Config(n=30000, kliep="paper"),
     }
+    uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "MNIST (digits of 8 x 8, 20 pixels for 50).",

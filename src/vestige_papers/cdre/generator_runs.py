@@ -100,6 +100,7 @@ def generator_of(config: Config, shape: tuple[int, ...]) -> Generator:
 class GeneratorRuns(Experiment[Config]):
     """What the figures share."""
 
+    uses: ClassVar[tuple[type, ...]] = (CVAE, Classifier)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "nearly everything: 8 x 8 digits of two classes, 20 steps of training",

@@ -29,6 +29,7 @@ from torch import Tensor
 from vestige import metrics
 from vestige.continual.record import Record
 from vestige.core.checks import refuse
+from vestige.ratios import KLIEPNet, Stack
 from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.cdre.static import ESTIMATORS, encoder, judge, load, scalar, shuffled
 
@@ -79,6 +80,7 @@ class CDRETable1(Experiment[Config]):
         "laptop": Config(),
         "paper": Config(n=10000, train=20000, epochs=100, vae_epochs=100, kliep="paper"),
     }
+    uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "MNIST (digits of 8 x 8), the classifier and the VAE (8 principal components).",

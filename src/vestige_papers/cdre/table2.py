@@ -31,6 +31,7 @@ from vestige.core import rng
 from vestige.core.checks import refuse
 from vestige.core.errors import MissingPackage
 from vestige.data import readers as files
+from vestige.ratios import KLIEPNet, Stack
 from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
 from vestige_papers.cdre.static import ESTIMATORS, judge, load, scalar, shuffled
 
@@ -82,6 +83,7 @@ class CDRETable2(Experiment[Config]):
         "laptop": Config(),
         "paper": Config(n=25000, size=224, kliep="paper"),
     }
+    uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "FFHQ, StyleGAN and Inception (12 principal components of digits, blurred).",

@@ -233,6 +233,7 @@ class DAGAN:
     """Learns what varies within a class, and varies examples accordingly. Images are pixels in [0, 1]."""
 
     name: ClassVar[str] = "dagan"
+    version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {},
         "small_pixels": {"output": "pixels", "steps": 2000, "critic_steps": 5},

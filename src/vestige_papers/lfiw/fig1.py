@@ -86,6 +86,7 @@ class LFIWFig1(Experiment[Config]):
         "laptop": Config(),
         "paper": Config(),
     }
+    uses: ClassVar[tuple[type, ...]] = (Logistic,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "bootstraps (20, not 1000), hidden units (20, not 100), n = 50 and 400.",

@@ -45,6 +45,7 @@ class Goodness(Experiment[Setting]):
             size=224,
         ),
     }
+    uses: ClassVar[tuple[type, ...]] = (Logistic,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "CIFAR-10, PixelCNN++, SNGAN and Inception (digits of 8 x 8, a VAE and class-skewed images, our "

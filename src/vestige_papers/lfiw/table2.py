@@ -26,6 +26,7 @@ from vestige.continual.record import Record
 from vestige.runner.experiment import Line, OnProgress, Verdict, line
 from vestige.runner.paired import BEYOND, gap
 from vestige_papers.lfiw.augmentation import BOTH, BOTH_WEIGHTED, MADE, MADE_WEIGHTED, REAL, Augmentation
+from vestige_papers.lfiw.dagan import DAGAN
 from vestige_papers.lfiw.omniglot import SHOWN, Setting, measure
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class LFIWTable2(Augmentation[Setting]):
             dagans=("paper",), classes=1623, filters=64, epochs=100, judge_epochs=100, lr=1e-3
         ),
     }  # fmt: skip
+    uses: ClassVar[tuple[type, ...]] = (DAGAN,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "Omniglot (digits of 8 x 8, 5 classes, 16 images each) and nearly all training.",

@@ -27,6 +27,7 @@ from torch.nn import functional
 from vestige import generators
 from vestige.continual.record import Record
 from vestige.core import checks, rng
+from vestige.generators.vae import VAE
 from vestige.nets import MLP
 from vestige.ratios import Forest
 from vestige.ratios.weights import Augmented
@@ -104,6 +105,7 @@ class LFIWTable2Covtype(Augmentation[Config]):
         "laptop": Config(),
         "paper": Config(copies=50, vae_steps=10_000, epochs=300, trees=1000),
     }  # fmt: skip
+    uses: ClassVar[tuple[type, ...]] = (Forest, VAE)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 10, "paper": 20}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "Covertype (digits as rows of 64 columns, 20 a class) and nearly all training.",

@@ -31,7 +31,6 @@ from vestige import data
 from vestige.continual.learners import VCL, Outputs, Spec
 from vestige.continual.learners.vcl import VCLConfig
 from vestige.continual.record import Record
-from vestige.continual.versions import named
 from vestige.core import checks, rng
 from vestige.data.split import Permute
 from vestige.data.task import Task
@@ -155,6 +154,7 @@ class EarlyRuns(Trained[Setting]):
         "laptop": Setting(epochs=40, samples_a=1),
         "paper": Setting(),
     }
+    uses: ClassVar[tuple[type, ...]] = (VCL,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 2, "laptop": 1, "paper": 1}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "MNIST (8 x 8 digits here), epochs beyond 5, units beyond 32, runs beyond 4",
@@ -168,10 +168,6 @@ class EarlyRuns(Trained[Setting]):
     def config(self, config: Setting) -> dict[str, Any]:
         """The same for all three figures, so that their ids agree."""
         return super().config(config) | {"experiment": "robust-fig2"}
-
-    def versions(self, config: Setting) -> dict[str, int]:
-        """That of VCL too."""
-        return super().versions(config) | named("vcl")
 
     def parts(self, config: Setting, seed: int) -> tuple[data.Stream, VCL]:
         """Both tasks, and VCL as it learns A."""
