@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from vestige.core.errors import InputError
-from vestige.runner.evaluation import evaluations, labels
 from vestige.runner.registry import EXPERIMENTS
-from vestige.runner.trained import Trained
+from vestige.runner.trained import Trained, evaluations, labels
 
 
 @dataclass(frozen=True)

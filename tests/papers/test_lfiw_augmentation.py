@@ -14,7 +14,7 @@ from vestige.data import load
 from vestige.generators.pictures import unpack
 from vestige.nets import MLP
 from vestige.ratios import weights
-from vestige.runner.paired import Gap
+from vestige.runner.experiment import Gap
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.lfiw import augmentation as shared
 from vestige_papers.lfiw import omniglot as lfiw_omniglot

@@ -77,8 +77,8 @@ class Audit:
         """The audit of every arm of an experiment."""
         from vestige.continual.audit import audit
         from vestige.core import checks
-        from vestige.runner.evaluation import evaluations
         from vestige.runner.registry import EXPERIMENTS
+        from vestige.runner.trained import evaluations
 
         owner, preset, seed = "vestige audit", self.preset or "laptop", self.seed or 0
         experiment = EXPERIMENTS[checks.one_of(self.what, EXPERIMENTS, "file or experiment", owner)]

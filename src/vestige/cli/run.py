@@ -71,8 +71,8 @@ class Run:
     def run(self) -> None:
         """Plan everything, run what is not there, print."""
         from vestige import runner
-        from vestige.runner.device import device_of
         from vestige.runner.registry import EXPERIMENTS
+        from vestige.runner.unit import device_of
 
         names = tuple(EXPERIMENTS) if self.all else self.names
         if not names:

@@ -17,10 +17,9 @@ from types import ModuleType
 from vestige.continual.record import Record
 from vestige.core import checks
 from vestige.core.errors import MissingPackage, VestigeError
-from vestige.runner.local import Finished
 from vestige.runner.plan import Unit
 from vestige.runner.registry import EXPERIMENTS
-from vestige.runner.unit import run_unit, silent, stored
+from vestige.runner.unit import Finished, divided, run_unit, silent
 
 RETRIES = 3  # of a unit whose machine or process was lost
 
@@ -60,13 +59,8 @@ def run(
     it runs: a GPU if it was given one. `say` hears where the units run.
     """
     ray = _ray()
-    left = []
-    for unit in {unit.path: unit for unit in units}.values():
-        found = stored(unit)
-        if found is None:
-            left.append(dataclasses.replace(unit, device=device))
-        else:
-            yield Finished(unit, found, False)
+    done, left = divided(units, device)
+    yield from done
     if not left:
         return
     ours = not ray.is_initialized()
@@ -88,10 +82,10 @@ def run(
             sent = dataclasses.replace(unit, path=unit.path.resolve())
             waiting[task.options(**options).remote(sent)] = unit
         while waiting:
-            for done in ray.wait(list(waiting))[0]:
-                unit = waiting.pop(done)
+            for ended in ray.wait(list(waiting))[0]:
+                unit = waiting.pop(ended)
                 try:
-                    ray.get(done)
+                    ray.get(ended)
                 except ray.exceptions.RayTaskError as error:
                     raise error.cause from error
                 except ray.exceptions.RayError as error:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from scipy import special
+
 from vestige.continual import versions
 from vestige.continual.record import Record, run_id
 
@@ -26,6 +28,8 @@ C = TypeVar("C")
 # Called by a run with the share that is done, in [0, 1], and a few words on where it stands.
 OnProgress = Callable[[float, str], None]
 PRESETS = ("smoke", "laptop", "paper")
+LEVEL = 0.95
+BEYOND = f"by more than the {LEVEL:.0%} Student interval of the paired difference over seeds"  # what `above` says
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,36 @@ class Line:
     n: int
     paper: float | None = None
     truth: float | None = None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A mean difference of two rows over `n` seeds and its standard error.
+
+    Rows of one seed share data and first weights, so that most of the noise cancels.
+    """
+
+    mean: float
+    se: float
+    n: int
+
+    @property
+    def reach(self) -> float:
+        """Half of the interval: with few seeds far more than two standard errors (4.3 for three of them)."""
+        return float(special.stdtrit(self.n - 1, (1 + LEVEL) / 2)) * self.se
+
+    @property
+    def above(self) -> bool:
+        """The whole interval lies above zero."""
+        return self.mean > self.reach
+
+    @property
+    def below(self) -> bool:
+        """The whole interval lies below zero."""
+        return -self.mean > self.reach
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.1f} ({self.se:.1f})"
 
 
 @dataclass(frozen=True)
@@ -131,6 +165,12 @@ def line(
     mean = statistics.fmean(known) if known else math.nan
     se = statistics.stdev(known) / math.sqrt(len(known)) if len(known) > 1 else None
     return Line(label, quantity, mean, se, len(known), paper, truth)
+
+
+def gap(differences: Sequence[float]) -> Gap:
+    """Of the differences of at least two seeds."""
+    n = len(differences)
+    return Gap(statistics.fmean(differences), statistics.stdev(differences) / math.sqrt(n), n)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON has no tuples

@@ -1,18 +1,31 @@
-"""Experiments whose units are runs of one learner on a stream of tasks.
+"""Experiments whose units are runs of one learner on a stream of tasks: how they run, are searched and are audited.
 
-A child says which stream and which learner; the run, and what an audit needs of an arm, follow from that.
+A child says which stream and which learner; the run, and what an audit needs of an arm, follow from that. An experiment
+that does not train learners on streams (chains on drifting densities, weights) has nothing to audit, and says so.
+
+A unit is searched on rows held out from training, never on the test set: a configuration with a field `validate` says
+there that every n-th training row of a class is tested on in place of the test set. `vestige run --grid` asks for that
+unit, and for its score.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from vestige.continual import protocol
 from vestige.continual.learners import Learner
 from vestige.continual.record import Record
+from vestige.core.errors import InputError
 from vestige.data import Stream
+from vestige.metrics import matrix
 from vestige.runner.experiment import Experiment, OnProgress
+
+NTH = 20  # as in `rwalk-search-mnist`
+SMALL, NTH_SMALL = 100, 6  # with so few rows of a class, more of them are held out
 
 
 @runtime_checkable
@@ -64,3 +77,62 @@ class Trained(Experiment[S]):
             **self.options(config),
         )
         return self.adopt(found, config)
+
+
+class OnHeldOutRows:
+    """What a grid asks of an experiment."""
+
+    def validation(self, config: Any) -> Any:  # noqa: ANN401 - a configuration with `validate` and `per_class`
+        """The same unit, tested on rows held out from training."""
+        if config.validate:
+            raise InputError(
+                "The 'grid' of vestige run must be for a preset that is tested on the test set. Got one whose final "
+                f"test is on held-out training rows already (validate={config.validate}) instead."
+            )
+        few = config.per_class is not None and config.per_class <= SMALL
+        return dataclasses.replace(config, validate=NTH_SMALL if few else NTH)
+
+    def score(self, record: Record) -> float:
+        """Average accuracy after the last task in percent, under the head that the stream declared."""
+        return 100 * matrix.average_accuracy(record.R)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One arm of an experiment, ready to be audited; nothing is loaded or built before `parts` is called."""
+
+    label: str
+    parts: Callable[[], tuple[Stream, Learner]]
+    epochs: int
+    batch_size: int
+
+
+def evaluations(experiment: Experiment[Any], preset: str, seed: int) -> list[Evaluation]:
+    """Every arm of `experiment` at `preset`; an experiment without streams of tasks is refused."""
+    if not isinstance(experiment, Trained):
+        raise InputError(
+            f"The 'experiment' of vestige audit must train learners on a stream of tasks. Got {experiment.name} "
+            f"({experiment.item}), which has none, instead."
+        )
+
+    def made(arm: Any) -> Callable[[], tuple[Stream, Learner]]:  # noqa: ANN401
+        return lambda: experiment.parts(arm, seed)
+
+    arms = list(experiment.arms(experiment.presets[preset]))
+    names = labels(arms, experiment.name)
+    return [Evaluation(name, made(arm), arm.epochs, arm.batch_size) for name, arm in zip(names, arms, strict=True)]
+
+
+def labels(arms: Sequence[Any], alone: str) -> list[str]:
+    """A name for each arm: the values of the first fields that tell it from the others; `alone` if there is one."""
+    words: list[list[str]] = [[] for _ in arms]
+    for field in dataclasses.fields(arms[0]):
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for i, said in enumerate(words):
+            groups.setdefault(tuple(said), []).append(i)
+        for members in groups.values():
+            values = [getattr(arms[i], field.name) for i in members]
+            if len(set(values)) > 1:
+                for i, value in zip(members, values, strict=True):
+                    words[i].append(str(value))
+    return [", ".join(said) or alone for said in words]

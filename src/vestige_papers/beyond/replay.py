@@ -39,8 +39,7 @@ from vestige.continual.learners.vgr import VGRConfig
 from vestige.continual.learners.weighted_replay import WeightedReplayConfig
 from vestige.continual.record import Record
 from vestige.metrics import matrix
-from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
-from vestige.runner.paired import BEYOND, gap
+from vestige.runner.experiment import BEYOND, Experiment, Line, OnProgress, Verdict, gap, line
 from vestige_papers.beyond import replay_rows as kinds
 from vestige_papers.rwalk.runs import for_validation
 

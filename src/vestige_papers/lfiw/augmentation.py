@@ -29,8 +29,7 @@ from vestige.core import rng
 from vestige.ratios import weights
 from vestige.ratios.calibration import held_out_figures
 from vestige.ratios.weights import Augmented
-from vestige.runner.experiment import C, Experiment, Line, Verdict, line
-from vestige.runner.paired import BEYOND, Gap, gap
+from vestige.runner.experiment import BEYOND, C, Experiment, Gap, Line, Verdict, gap, line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,8 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, OnProgress, Verdict, line
-from vestige.runner.paired import BEYOND, gap
+from vestige.runner.experiment import BEYOND, Line, OnProgress, Verdict, gap, line
 from vestige_papers.lfiw.augmentation import BOTH, BOTH_WEIGHTED, MADE, MADE_WEIGHTED, REAL, Augmentation
 from vestige_papers.lfiw.dagan import DAGAN
 from vestige_papers.lfiw.omniglot import SHOWN, Setting, measure

@@ -32,8 +32,7 @@ from vestige.continual.versions import named
 from vestige.data.dataset import DataSet, every_nth
 from vestige.metrics import matrix
 from vestige.runner.experiment import Line, line
-from vestige.runner.trained import Trained
-from vestige.runner.validation import OnHeldOutRows
+from vestige.runner.trained import OnHeldOutRows, Trained
 from vestige_papers.robust.published import printed
 from vestige_papers.rwalk.runs import for_validation
 

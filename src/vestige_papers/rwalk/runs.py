@@ -27,8 +27,7 @@ from vestige.continual.versions import named
 from vestige.data.dataset import DataSet, every_nth
 from vestige.metrics import matrix
 from vestige.runner.experiment import Line, Verdict, line
-from vestige.runner.trained import Trained
-from vestige.runner.validation import OnHeldOutRows
+from vestige.runner.trained import OnHeldOutRows, Trained
 
 JOINT = "joint"
 # row of the tables -> method here; "-S" is with samples

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vestige.continual.record import Record
+from vestige.runner.experiment import LEVEL
 from vestige.runner.report.arms import Arm, arms
 from vestige.runner.report.curves import averages
 from vestige.runner.report.matrices import MOST_MATRICES, better, declared, task_names
 from vestige.runner.report.origin import origin
-from vestige.runner.report.pairs import LEVEL, Difference, differences, matched
+from vestige.runner.report.pairs import Difference, differences, matched
 from vestige.show import Heading, Heat, Page, Part, Table
 
 # So many differences are named in the conclusion.

@@ -12,16 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from scipy import stats
-
 from vestige.continual.record import Record
 from vestige.core.errors import InputError
-from vestige.runner.experiment import Line, line
+from vestige.runner.experiment import Gap, Line, line
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report.arms import Arm, arms
 from vestige.runner.report.matrices import SYMBOLS, summed
 
-LEVEL = 0.95
 # (arm, quantity) -> seed -> value
 Measured: TypeAlias = "dict[tuple[str, str], dict[int, float]]"
 
@@ -48,8 +45,8 @@ class Difference:
         """Whether its interval at `LEVEL` leaves out zero: Student's t, unpaired with the fewer degrees of freedom."""
         if self.se is None:
             return False
-        seeds = self.n or min(self.first.n, self.second.n)
-        return abs(self.value) > float(stats.t.ppf((1 + LEVEL) / 2, seeds - 1)) * self.se
+        found = Gap(self.value, self.se, self.n or min(self.first.n, self.second.n))
+        return found.above or found.below
 
 
 def differences(first: Sequence[Record], second: Sequence[Record]) -> list[Difference]:

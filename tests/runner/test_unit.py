@@ -8,8 +8,8 @@ from far import FAR, far
 from vestige import runner
 from vestige.core.errors import InputError
 from vestige.runner import unit as unit_module
-from vestige.runner.device import DEVICES, computing_on, device_of
 from vestige.runner.registry import EXPERIMENTS
+from vestige.runner.unit import DEVICES, computing_on, device_of
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from vestige.core.errors import VestigeError
-from vestige.runner.memory import SPARE, Room, free_bytes, held_bytes
+from vestige.runner.local import SPARE, Pool, Room, Worker, free_bytes, held_bytes
 from vestige.runner.plan import Unit
-from vestige.runner.pool import Pool, Worker
 
 GB = 2**30
 
