@@ -95,7 +95,7 @@ def monitor(folder: Path) -> Callable[[], object]:
 
     random = np.random.default_rng(0)
     made = Monitor.create(folder / f"monitor{len(list(folder.iterdir()))}")
-    samples = {k: random.normal(k, 1, (200, 2)) for k in ("a", "b")}
+    samples = {k: random.normal(i, 1, (200, 2)) for i, k in enumerate("ab")}
     made.step({"a": samples["a"]}, {"a": samples["a"] + 0.1})
     return lambda: made.step({"b": samples["b"]}, {k: x + 0.2 for k, x in samples.items()})
 

@@ -8,14 +8,13 @@ import pytest
 
 from vestige.cli import main
 from vestige.cli.demo import jobs as demo
-from vestige.cli.demo.generator import GeneratorConfig
-from vestige.cli.demo.judged import JudgedConfig
-from vestige.cli.demo.learners import LearnersConfig
+from vestige.cli.demo.drift import DriftConfig, GeneratorConfig
+from vestige.cli.demo.jobs import LearnersConfig
 from vestige.continual.record import Record
 from vestige.core.plain import plain
 
-SMALL = demo.Config(
-    judged=JudgedConfig(digits=2, samples=150, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
+SMALL = demo.DemoConfig(
+    drift=DriftConfig(digits=2, samples=150, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
     learners=LearnersConfig(
         epochs=1, batch_size=64, hidden=(8,), fields={"vcl": {"train_samples": 1, "test_samples": 2, "fit_steps": 2}}
     ),
@@ -69,7 +68,7 @@ def test_a_run_that_ends_early_leaves_no_page(tmp_path, monkeypatch):
     def stop(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "judge", stop)
+    monkeypatch.setattr(demo, "follow", stop)
     assert main(["demo", "--out", str(tmp_path)]) == 130
     assert list(tmp_path.iterdir()) == []
 

@@ -97,7 +97,7 @@ def test_a_table_on_a_terminal():
     text = io.StringIO()
     columns = (TextColumn("{task.description}", markup=False), TextColumn("{task.fields[right]}", markup=False))
     bars = Progress(*columns, console=Console(file=text, width=200, force_terminal=True), auto_refresh=False)
-    shown = live.Table("toy", 3, bars)
+    shown = live.LiveTable("toy", 3, bars)
     shown.begin(unit(1))(0.5, "task [red]1")
     heard = shown.begin(unit(2))
     heard(0.25, "task 1")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vestige.cli.policy_simulated import Collect, Train
+from vestige.cli.policy import Collect, Train
 from vestige.core.errors import InputError, StoreError
 from vestige.policy.logs import Logs
 from vestige.policy.policies import GaussianPolicy

@@ -1,10 +1,10 @@
 """The shell: `vestige VERB ...`, a verb for each thing somebody wants done.
 
-A verb is one file in this room and one line in `VERBS`: a dataclass whose docstring is its help, whose fields are its
-options (the docstring under a field is the option's help), and whose `run(self) -> None` does the work.
+A verb is one file in this package and one line in `VERBS`: a dataclass whose docstring is its help, whose fields are
+its options (the docstring under a field is the option's help), and whose `run(self) -> None` does the work.
 
     @dataclass(frozen=True)
-    class Weigh:
+    class WeighVerb:
         \"\"\"Weights that turn samples of a model into samples of the data.\"\"\"
 
         real: Positional[Path]
@@ -19,7 +19,7 @@ options (the docstring under a field is the option's help), and whose `run(self)
 `run` prints through `output` alone and refuses by raising: an InputError is misuse, any other error a failure.
 
 Exit codes: 0 done; 1 failed; 2 misuse (an unknown verb, option or name, a file that cannot be used); 3 an alarm of a
-monitor rings; 130 interrupted.
+monitor fires; 130 interrupted.
 A reader that closes the pipe early has what it wanted: 0, in silence. `--debug`, anywhere, shows tracebacks.
 """
 
@@ -37,34 +37,34 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vestige.cli import output
-from vestige.cli.audit import Audit
-from vestige.cli.compare import Compare
-from vestige.cli.data import Data
-from vestige.cli.demo.verb import Demo
-from vestige.cli.listing import List
-from vestige.cli.matrix import Matrix
+from vestige.cli.audit import AuditVerb
+from vestige.cli.compare import CompareVerb
+from vestige.cli.data import DataVerb
+from vestige.cli.demo.verb import DemoVerb
+from vestige.cli.listing import ListVerb
+from vestige.cli.matrix import MatrixVerb
 from vestige.cli.monitor import Monitor
-from vestige.cli.policy import Policy
-from vestige.cli.report import Report
-from vestige.cli.run import Run
-from vestige.cli.weigh import Weigh
+from vestige.cli.policy import PolicyVerb
+from vestige.cli.report import ReportVerb
+from vestige.cli.run import RunVerb
+from vestige.cli.weigh import WeighVerb
 from vestige.core.errors import InputError, VestigeError, VestigeWarning
 from vestige.core.version import __version__
 
 OK, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
 
 VERBS: dict[str, Callable[..., Any]] = {
-    "demo": Demo,
-    "compare": Compare,
-    "weigh": Weigh,
-    "matrix": Matrix,
-    "audit": Audit,
+    "demo": DemoVerb,
+    "compare": CompareVerb,
+    "weigh": WeighVerb,
+    "matrix": MatrixVerb,
+    "audit": AuditVerb,
     "monitor": Monitor,
-    "policy": Policy,
-    "run": Run,
-    "report": Report,
-    "list": List,
-    "data": Data,
+    "policy": PolicyVerb,
+    "run": RunVerb,
+    "report": ReportVerb,
+    "list": ListVerb,
+    "data": DataVerb,
 }
 
 
@@ -77,7 +77,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _run(args, debug)
+        code = OK
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                if (verb := _verb(args)) is not None:
+                    verb.run()
+        except BrokenPipeError:
+            raise
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            code = _code(error, debug)
         sys.stdout.flush()  # so that a closed pipe is met here and not while the interpreter shuts down
     except BrokenPipeError:
         # What is still buffered has nowhere to go; pointing stdout at nothing keeps the shutdown silent.
@@ -86,41 +95,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(args: list[str], debug: bool) -> int:
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
-            _dispatch(args)
-        return OK
-    except SystemExit as stop:  # the parser has printed its help or its complaint
-        return stop.code if isinstance(stop.code, int) else OK if stop.code is None else FAILED
-    except BrokenPipeError:
-        raise
-    except KeyboardInterrupt:
+def _code(error: BaseException, debug: bool) -> int:
+    """The exit code of what was raised, and the sentence that goes with it."""
+    if isinstance(error, SystemExit):  # the parser has printed its help or its complaint
+        return error.code if isinstance(error.code, int) else OK if error.code is None else FAILED
+    if isinstance(error, KeyboardInterrupt):
         output.note("Interrupted.")
         return INTERRUPTED
-    except Exception as error:
-        if debug:
-            traceback.print_exc()
-        output.error(_sentence(error))
-        return MISUSE if isinstance(error, InputError) else FAILED
+    if debug:
+        traceback.print_exception(error)
+    output.error(_sentence(error))
+    return MISUSE if isinstance(error, InputError) else FAILED
 
 
-def _dispatch(args: list[str]) -> None:
+def _verb(args: list[str]) -> Any:  # noqa: ANN401 - whatever verb the first word names
+    """The verb with its options, ready to run; None where help or the version was asked for, and given."""
     if args[:1] == ["help"]:
         args = [*args[1:2], "--help"]
     if not args or args[0] in ("--help", "-h"):
-        _help()
-    elif args[0] in ("--version", "-V"):
-        output.say(f"vestige {__version__}")
-    elif args[0] not in VERBS:
+        return _help()
+    if args[0] in ("--version", "-V"):
+        return output.say(f"vestige {__version__}")
+    if args[0] not in VERBS:
         near = difflib.get_close_matches(args[0], VERBS, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise InputError(
             f"The first word after 'vestige' must be one of {', '.join(VERBS)}. Got {args[0]!r} instead.{hint}"
         )
-    else:
-        _parse(args[0], args[1:]).run()
+    return _parse(args[0], args[1:])
 
 
 def _parse(name: str, args: list[str]) -> Any:  # noqa: ANN401 - whatever verb `name` is
@@ -147,7 +149,7 @@ def _help() -> None:
     )
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     """What to tell somebody who does not want a traceback."""
     if isinstance(error, VestigeError):
         return str(error)

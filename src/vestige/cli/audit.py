@@ -22,7 +22,7 @@ class DesiderataFail(VestigeError):
 
 
 @dataclass(frozen=True)
-class Audit:
+class AuditVerb:
     """Was an evaluation of continual learning honest? Eleven questions, each answered with evidence.
 
     WHAT is one of three. Records (.json, .jsonl or a folder). A description of somebody's evaluation (.toml): a table
@@ -87,21 +87,17 @@ class Audit:
         if not chosen:
             checks.refuse("arm", owner, f"in one of {'; '.join(arm.label for arm in arms)}", repr(self.arm))
         found = {}
-        steps = 1000  # of the bar, an arm
         for arm in chosen:
             stream, learner = arm.parts()
-            with output.progress(arm.label, steps) as advance:
-                reached = 0
-
-                def heard(p: Any) -> None:  # noqa: ANN401 - a Progress; protocol is imported late
-                    nonlocal reached
-                    now = steps * p.done // p.total
-                    advance(now - reached)
-                    reached = now
-
-                epochs = 1 if stream.declared.ordered else arm.epochs
-                settings: dict[str, Any] = {"seed": seed, "epochs": epochs, "batch_size": arm.batch_size}
-                found[arm.label] = audit(stream, learner, **settings, on_progress=heard)
+            with output.shares(arm.label) as reach:
+                found[arm.label] = audit(
+                    stream,
+                    learner,
+                    seed=seed,
+                    epochs=1 if stream.declared.ordered else arm.epochs,
+                    batch_size=arm.batch_size,
+                    on_progress=lambda p: reach(p.done / p.total, None),
+                )
         cut = experiment.cut.get(preset, "")
         if cut:
             output.note(f"Against the published setting, '{preset}' leaves out: {cut}.")

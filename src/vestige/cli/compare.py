@@ -38,7 +38,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Compare:
+class CompareVerb:
     """How far a model's rows are from the data: divergences, metrics, intervals, a diagnosis and a conclusion."""
 
     real: Positional[str]

@@ -14,7 +14,7 @@ from vestige.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Data:
+class DataVerb:
     """Data sets: what is here and what can be fetched; 'vestige data fetch NAME ...' fetches."""
 
     action: Positional[str] = "list"

@@ -1,4 +1,4 @@
-"""`vestige list`: what this installation knows, read from the registry of each room."""
+"""`vestige list`: what this installation knows, read from the registry of each package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tyro.conf import Positional
 
 from vestige.cli import output
 
-# Section -> (module, the dict in it). A room that is not there has nothing to list.
+# Section -> (module, the dict in it). A package that is not there has nothing to list.
 REGISTRIES = {
     "experiments": ("vestige.runner.registry", "EXPERIMENTS"),
     "methods": ("vestige.continual.learners", "METHODS"),
@@ -26,7 +26,7 @@ REGISTRIES = {
 
 
 @dataclass(frozen=True)
-class List:
+class ListVerb:
     """Experiments, methods, streams, generators, estimators, feature maps and data sets that are known here."""
 
     what: Positional[str | None] = None
@@ -54,12 +54,12 @@ def entries(section: str) -> dict[str, str]:
     """Name -> one line about it, in the order of the registry."""
     module, attribute = REGISTRIES[section]
     try:
-        room = importlib.import_module(module)
+        found = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module:  # the room is there, and broken
+        if error.name != module:  # it is there, and broken
             raise
         return {}
-    registry: Mapping[str, Any] = getattr(room, attribute, {})
+    registry: Mapping[str, Any] = getattr(found, attribute, {})
     return {name: _about(entry) for name, entry in registry.items()}
 
 

@@ -112,7 +112,7 @@ class Board:
         output.note(text)
 
 
-class Lines(Board):
+class LogLines(Board):
     """A line a unit, and one every `EVERY` seconds while none finishes."""
 
     def __init__(self, title: str, total: int) -> None:
@@ -161,7 +161,7 @@ class JsonLines(Board):
         sys.stderr.flush()
 
 
-class Table(Board):
+class LiveTable(Board):
     """A bar for all, and one for each unit under way."""
 
     def __init__(self, title: str, total: int, bars: Progress) -> None:
@@ -214,7 +214,7 @@ def board(title: str, total: int, *, as_json: bool) -> Iterator[Board]:
     """The way that fits: JSON lines if asked for, a live table on a terminal, lines elsewhere."""
     screen = output.console(stderr=True)
     if as_json or not screen.is_terminal:
-        yield JsonLines(title, total) if as_json else Lines(title, total)
+        yield JsonLines(title, total) if as_json else LogLines(title, total)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
@@ -232,4 +232,4 @@ def board(title: str, total: int, *, as_json: bool) -> Iterator[Board]:
         column("{task.fields[right]}", 0.55 if narrow else 0.42),
     )
     with Progress(*columns, console=screen, transient=True) as bars:
-        yield Table(title, total, bars)
+        yield LiveTable(title, total, bars)

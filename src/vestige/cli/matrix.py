@@ -28,7 +28,7 @@ SHOWN_TASKS = 12
 
 
 @dataclass(frozen=True)
-class Matrix:
+class MatrixVerb:
     """Forgetting, intransigence and transfer of anybody's accuracy or loss matrix.
 
     The file is delimited text, .npy or nested JSON lists of R[trained up to, tested on]: row k was measured after

@@ -32,6 +32,7 @@ __all__ = [
     "printable",
     "progress",
     "say",
+    "shares",
     "table",
     "warn",
 ]
@@ -111,3 +112,18 @@ def progress(title: str, total: int | None = None) -> Iterator[Callable[..., Non
             bar.update(task, advance=steps, description=None if said is None else printable(said))
 
         yield advance
+
+
+@contextmanager
+def shares(title: str) -> Iterator[Callable[[float, str | None], None]]:
+    """The same bar, moved on by calling what it yields with the share of the work that is done, and words."""
+    with progress(title, 100) as advance:
+        at = 0
+
+        def reach(share: float, said: str | None = None) -> None:
+            nonlocal at
+            now = round(100 * share)
+            advance(now - at, said)
+            at = now
+
+        yield reach

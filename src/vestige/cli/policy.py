@@ -1,4 +1,7 @@
-"""`vestige policy evaluate LOGS --policy FILE`: what a policy is worth, from logs of another; no simulator needed."""
+"""`vestige policy`: what a policy is worth, from logs of another one.
+
+`evaluate` needs no simulator; `train` and `collect` do (the extra `policy`).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from vestige.cli import output
-from vestige.cli.policy_simulated import Collect, Train, require_folder
 
 if TYPE_CHECKING:
     from vestige.policy import Evaluation
 
-STEPS = 100  # of the bar
 NAMES = {
     "model": "model alone",
     "lfiw": "model, weighted (LFIW)",
@@ -35,7 +36,7 @@ class Evaluate:
     logs: Annotated[Positional[Path], arg(metavar="LOGS")]
     """Logged transitions: .npz, .parquet or .csv (docs/evaluate_a_policy.md has the names)."""
     policy: Annotated[Path, arg(metavar="FILE")]
-    """The policy to judge, as 'vestige policy train' or GaussianPolicy.save writes it."""
+    """The policy to evaluate, as 'vestige policy train' or GaussianPolicy.save writes it."""
     horizon: int = 100
     """Steps of the return."""
     discount: float = 1.0
@@ -72,15 +73,7 @@ class Evaluate:
         if self.out is not None:
             require_folder(self.out, owner)
         policy, logs = GaussianPolicy.load(self.policy), Logs.read(self.logs)
-        with output.progress("reading", STEPS) as advance:
-            reached = 0
-
-            def heard(what: str, share: float) -> None:
-                nonlocal reached
-                now = int(STEPS * share)
-                advance(now - reached, what)
-                reached = now
-
+        with output.shares("reading") as reach:
             found = evaluate(
                 logs,
                 policy,
@@ -94,7 +87,7 @@ class Evaluate:
                 reward=known,
                 settings=Settings(steps=self.steps),
                 seed=self.seed,
-                tell=heard,
+                tell=lambda what, share: reach(share, what),
             )
         written = [] if self.out is None else write(self.out, found)
         if self.json:
@@ -109,7 +102,119 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
-class Policy:
+class Train:
+    """Train policies for a simulated environment with PPO; needs pip install 'vestige[policy]'.
+
+    A training that was done before is read from the cache (VESTIGE_CACHE).
+    """
+
+    environment: Annotated[Positional[str], arg(metavar="ENV")]
+    """A continuous environment by gymnasium's name, such as HalfCheetah-v5."""
+    steps: tuple[int, ...] = (500_000,)
+    """Steps of training, rounded up to whole rollouts; several numbers give a policy each, of one run."""
+    episodes: int = 20
+    """Episodes to measure each policy with."""
+    horizon: int = 100
+    """Steps of such an episode."""
+    seed: int = 0
+    """The same seed gives the same policies."""
+    no_cache: bool = False
+    """Train again, and keep nothing in the cache."""
+    out: Annotated[Path, arg(metavar="DIR")] = Path("policies")
+    """Where ENV-STEPS.json goes, each with a .safetensors file beside it."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self) -> None:
+        """Train, measure, write."""
+        from vestige.core import checks
+        from vestige.policy.collect import collect, truth_of
+        from vestige.policy.training import train, trained_steps
+
+        require_folder(self.out, "vestige policy train")
+        checks.whole(self.episodes, "episodes", "vestige policy train", low=2)
+        checks.whole(self.horizon, "horizon", "vestige policy train", low=1)
+        with output.shares(self.environment) as reach:
+            trained = train(self.environment, self.steps, seed=self.seed, cached=not self.no_cache, tell=reach)
+        rows = []
+        for steps, policy in zip(self.steps, trained, strict=True):
+            logs = collect(self.environment, policy, episodes=self.episodes, horizon=self.horizon, seed=self.seed)
+            found = truth_of(logs, self.horizon)
+            name = f"{self.environment.replace('/', '-').replace(':', '-')}-{steps}.json"
+            rows.append((str(policy.save(self.out / name)), steps, trained_steps(steps), found.value, found.se))
+        keys = ("file", "steps", "trained", "return", "se")
+        if self.json:
+            output.document([dict(zip(keys, row, strict=True)) for row in rows])
+            return
+        title = f"policies for {self.environment}"
+        note = (
+            f"Trained: steps in whole rollouts. Mean return over the first {self.horizon} steps of {self.episodes} "
+            "episodes, with its standard error."
+        )
+        output.table(output.Table(title, keys, rows, note=note, alike="column"))
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Log episodes of a policy in a simulated environment; needs pip install 'vestige[policy]'."""
+
+    environment: Annotated[Positional[str], arg(metavar="ENV")]
+    """A continuous environment by gymnasium's name, such as HalfCheetah-v5."""
+    policy: Path
+    """The policy, as 'vestige policy train' writes it."""
+    episodes: int = 100
+    """How many episodes."""
+    horizon: int = 100
+    """How many steps an episode has at most."""
+    seed: int = 0
+    """The same seed gives the same episodes."""
+    out: Annotated[Path, arg(metavar="LOGS")] = Path("logs.npz")
+    """Where the logs go: .npz, .parquet or .csv."""
+    json: bool = False
+    """Print JSON instead of words."""
+
+    def run(self) -> None:
+        """Simulate and write."""
+        from vestige.core import checks
+        from vestige.policy.collect import collect, truth_of
+        from vestige.policy.log_files import ENDINGS
+        from vestige.policy.policies import GaussianPolicy
+
+        if self.out.suffix not in ENDINGS:  # before the work
+            checks.refuse("out", "vestige policy collect", f"a name that ends in {', '.join(ENDINGS)}", self.out.name)
+        require_folder(self.out.parent, "vestige policy collect")
+        policy = GaussianPolicy.load(self.policy)
+        with output.shares(self.environment) as reach:
+            logs = collect(
+                self.environment,
+                policy,
+                episodes=self.episodes,
+                horizon=self.horizon,
+                seed=self.seed,
+                tell=reach,
+            )
+        found, written = truth_of(logs, self.horizon), logs.write(self.out)
+        if self.json:
+            facts = {"file": str(written), "episodes": self.episodes, "transitions": len(logs)}
+            output.document(facts | {"return": found.value, "se": found.se})
+            return
+        output.say(
+            f"{len(logs)} transitions of {self.episodes} episodes written to {written}; mean return "
+            f"{found.value:.4g} ({found.se:.2g})."
+        )
+
+
+def require_folder(out: Path, owner: str) -> None:
+    """Refuse, before the work, an `out` that cannot be a folder: a file stands in its place or above it."""
+    place = next((at for at in (out, *out.parents) if at.exists()), None)
+    if place is not None and not place.is_dir():
+        from vestige.core import checks
+
+        checks.refuse("out", owner, "a folder" if place == out else f"in a folder, here {out}", f"the file {place}")
+
+
+@dataclass(frozen=True)
+class PolicyVerb:
     """What a policy is worth, from logs of another one.
 
     'evaluate' needs the logs and the policy alone. 'train' and 'collect' make both in a simulated environment; they

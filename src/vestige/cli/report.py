@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportVerb:
     """Runs as a page that opens from disk: measured beside published, matrices, curves, time, audit, commands.
 
     Runs of one experiment make one page; beside it every figure is written as PNG, PDF and SVG and every table as CSV,
@@ -89,15 +89,11 @@ class Report:
     def _several(self, volumes: Mapping[str, Sequence[Group]], out: Path) -> None:
         from vestige.runner import report
 
-        drawn = 0
-        with output.progress("Drawing", len(volumes)) as advance:
-
-            def heard(name: str) -> None:
-                nonlocal drawn
-                advance(min(drawn, 1), name)  # the one before is finished
-                drawn += 1
-
-            site = report.write_site(volumes, out, files=self.files, heard=heard)
+        order = list(volumes)
+        with output.shares("Drawing") as reach:
+            site = report.write_site(
+                volumes, out, files=self.files, heard=lambda name: reach(order.index(name) / len(order), name)
+            )
         self._say(site.lead, site.index, site.pages, [page.page for page in site.pages])
 
     def _say(self, lead: str, page: Path, written: Sequence[Written], pages: Sequence[Path]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunVerb:
     """Run tables and figures of the papers again, beside the published numbers.
 
     Each unit (a method, a seed) is stored when it is finished and never run again; one that was interrupted goes on

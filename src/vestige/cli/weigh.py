@@ -19,7 +19,7 @@ ENDINGS = (".npy", ".npz", ".csv")
 
 
 @dataclass(frozen=True)
-class Weigh:
+class WeighVerb:
     """Weights that turn the rows of a model into rows of the data, with a diagnosis."""
 
     real: Positional[str]

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from vestige import data
-from vestige.cli.demo.generator import Generator, GeneratorConfig
-from vestige.cli.demo.judged import by_digit
+from vestige.cli.demo.drift import DigitGenerator, GeneratorConfig, by_digit
 
 SHORT = GeneratorConfig(hidden=64)
 
@@ -17,7 +16,7 @@ def digits():
 
 @pytest.fixture(scope="module")
 def trained(digits):
-    generator = Generator(SHORT, n_pixels=64, n_digits=2, seed=0)
+    generator = DigitGenerator(SHORT, n_pixels=64, n_digits=2, seed=0)
     for x in digits:
         generator.learn(x)
     return generator
@@ -38,7 +37,7 @@ def test_the_old_digit_is_rehearsed_from_samples_alone(digits):
     """The second digit's training may not depend on the first digit's rows: they are erased before."""
     first = digits[0].clone()
     brief = GeneratorConfig(hidden=16, steps=20)
-    kept, erased = (Generator(brief, n_pixels=64, n_digits=2, seed=0) for _ in range(2))
+    kept, erased = (DigitGenerator(brief, n_pixels=64, n_digits=2, seed=0) for _ in range(2))
     kept.learn(digits[0])
     erased.learn(first)
     first.fill_(torch.nan)

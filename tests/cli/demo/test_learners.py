@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vestige import data
-from vestige.cli.demo.learners import LEARNERS, REFERENCE, LearnersConfig, learn
+from vestige.cli.demo.jobs import LEARNERS, REFERENCE, LearnersConfig, learn
 from vestige.continual import protocol
 from vestige.continual.learners import build
 

@@ -5,13 +5,12 @@ import json
 import pytest
 
 from vestige.cli.demo import jobs as demo
-from vestige.cli.demo.generator import GeneratorConfig
-from vestige.cli.demo.judged import JudgedConfig
-from vestige.cli.demo.learners import LearnersConfig
-from vestige.cli.demo.page import summary
+from vestige.cli.demo.drift import DriftConfig, GeneratorConfig
+from vestige.cli.demo.jobs import LearnersConfig
+from vestige.cli.demo.page import page, summary
 
-SMALL = demo.Config(
-    judged=JudgedConfig(digits=2, samples=200, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
+SMALL = demo.DemoConfig(
+    drift=DriftConfig(digits=2, samples=200, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
     learners=LearnersConfig(
         epochs=1, hidden=(16,), fields={"vcl": {"train_samples": 1, "test_samples": 2, "fit_steps": 5}}
     ),
@@ -39,15 +38,15 @@ def test_progress_goes_from_nothing_to_everything(found, heard):
 def test_progress_says_which_part_is_under_way(heard, found):
     said = list(dict.fromkeys(what for what, _ in heard))
     learners = [f"{name} learns" for name in (demo.REFERENCE, *demo.LEARNERS)]
-    assert said == ["a generator learns digit after digit", *learners, "weights mend a biased set"]
+    assert said == ["a generator learns digit after digit", *learners, "weights correct a biased set"]
     assert min(share for what, share in heard if what == said[-1]) < 1  # said before it, not after it
 
 
 def test_every_figure_stands_on_the_page(found):
-    html = found.page().html()
+    html = page(found).html()
     for row in summary(found).rows:
         assert f'data-value="{row[2]!r}"' in html
-    for heading in ("What was found", "Weights mend a biased sample set", "Was this comparison honest?"):
+    for heading in ("What was found", "Weights correct a biased sample set", "Was this comparison honest?"):
         assert heading in html
     assert html.count("<img ") == 4
     assert "http://" not in html.replace("http://www.w3.org", "")

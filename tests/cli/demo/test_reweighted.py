@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vestige import data
-from vestige.cli.demo.reweighted import ReweightedConfig, reweight, sets
+from vestige.cli.demo.jobs import ReweightedConfig, reweight, sets
 
 
 @pytest.fixture(scope="module")

@@ -2,64 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vestige import show as drawing
-from vestige.cli.demo.learners import LEARNERS, REFERENCE
+from vestige.cli.demo.jobs import LEARNERS, REFERENCE, DemoResult
 from vestige.continual.audit import QUESTIONS
 from vestige.runner.report.arms import Arm
 from vestige.runner.report.matrices import ROWS, heat
 from vestige.show import Heat, Page, Part, Picture, Table, Verbatim
 
-if TYPE_CHECKING:
-    from vestige.cli.demo.jobs import Found
-
 LEAD = (
     "Models that keep learning after their data is gone: what has a generator drifted to, what has a classifier "
-    "forgotten, and can biased samples be mended? Three answers on 1 797 handwritten digits."
+    "forgotten, and can biased samples be corrected? Three answers on 1 797 handwritten digits."
 )
 
 
-def page(found: Found) -> Page:
+def page(found: DemoResult) -> Page:
     """The whole report."""
     out = Page("Vestige: the demo", LEAD)
     out.section("What was found", *sentences(found), summary(found))
     out.section("A generator whose data is deleted", *_generator(found))
     out.section("Four learners, two digits at a time", *_learners(found))
     out.section("Was this comparison honest?", *_audits(found))
-    out.section("Weights mend a biased sample set", *_weights(found))
+    out.section("Weights correct a biased sample set", *_weights(found))
     out.section("How to get the same numbers", Verbatim(f"vestige demo --seed {found.seed}"))
     return out
 
 
-def sentences(found: Found) -> list[str]:
+def sentences(found: DemoResult) -> list[str]:
     """One plain sentence or two a part."""
-    judged, mended = found.judged, found.reweighted
-    by_monitor, truly = judged.risen
-    before, after = mended.misplaced
+    drift, corrected = found.drift, found.reweighted
+    by_monitor, truly = drift.risen
+    before, after = corrected.misplaced
     last = {name: record.summary().last() for name, record in found.records.items()}
     best = max(LEARNERS, key=lambda name: last[name]["average"] or 0.0)
-    final = mended.weighing.final
+    final = corrected.weighing.final
     return [
         f"The generator drifts: after a digit's data is deleted its samples move away from it by {truly:.3f} nats of "
         f"Jensen-Shannon divergence on average. The monitor, which keeps no data, says {by_monitor:.3f}; its values "
-        f"are {float(judged.gone.mean()):.3f} off those computed with the data.",
+        f"are {float(drift.gone.mean()):.3f} off those computed with the data.",
         f"The classifier forgets: plain training ends at {last['vanilla']['average']:.0%} of all digits, with all data "
         f"kept it would be {last[REFERENCE]['average']:.0%}. Best of the four is {best} with "
         f"{last[best]['average']:.0%}.",
-        f"The biased set can be mended: {before:.0%} of its samples stand at the wrong digit, by weight {after:.0%}. "
-        f"Its {len(mended.weighing.weights)} samples are then worth {final.ess:.0f} (verdict: {final.verdict}).",
+        f"The biased set can be corrected: {before:.0%} of its samples stand at the wrong digit, by weight "
+        f"{after:.0%}. Its {len(corrected.weighing.weights)} samples are then worth {final.ess:.0f} (verdict: "
+        f"{final.verdict}).",
     ]
 
 
-def summary(found: Found) -> Table:
+def summary(found: DemoResult) -> Table:
     """The figures in one table, for the page and for the shell."""
-    judged, mended = found.judged, found.reweighted
-    (by_monitor, truly), (before, after) = judged.risen, mended.misplaced
+    drift, corrected = found.drift, found.reweighted
+    (by_monitor, truly), (before, after) = drift.risen, corrected.misplaced
     rows: list[tuple[str, str, float]] = [
         ("generator", "rise of JS after the data was deleted, by the monitor", by_monitor),
         ("generator", "the same with the data kept", truly),
-        ("generator", "mean distance of the two, cell by cell", float(judged.gone.mean())),
+        ("generator", "mean distance of the two, cell by cell", float(drift.gone.mean())),
     ]
     for name in LEARNERS:
         last = found.records[name].summary().last()
@@ -68,49 +64,49 @@ def summary(found: Found) -> Table:
     rows += [
         ("weights", "share at the wrong digit, biased", before),
         ("weights", "share at the wrong digit, weighted", after),
-        ("weights", "effective share of the samples", mended.weighing.final.ess_fraction),
+        ("weights", "effective share of the samples", corrected.weighing.final.ess_fraction),
     ]
     return Table("The figures", ("", "quantity", "value"), rows)
 
 
-def _generator(found: Found) -> list[Part]:
-    judged = found.judged
-    digits = [str(j) for j in range(judged.truth.shape[1])]
-    side = round(judged.pictures.shape[-1] ** 0.5)
+def _generator(found: DemoResult) -> list[Part]:
+    drift = found.drift
+    digits = [str(j) for j in range(drift.truth.shape[1])]
+    side = round(drift.pictures.shape[-1] ** 0.5)
     seen = drawing.images(
-        judged.pictures.reshape(-1, side, side),
+        drift.pictures.reshape(-1, side, side),
         title="One of each digit",
         columns=len(digits),
         rows=["real", "when learnt", "at the end"],
     )
     first = drawing.curves(
-        {"monitor": judged.monitor[:, 0]},
+        {"monitor": drift.monitor[:, 0]},
         digits,
         title="Digit 0, as other digits come",
         x_label="newest digit",
         y_label="JS (nats)",
-        bands={"monitor": (judged.low[:, 0], judged.high[:, 0])},
-        reference={"with the data kept": judged.truth[:, 0]},
+        bands={"monitor": (drift.low[:, 0], drift.high[:, 0])},
+        reference={"with the data kept": drift.truth[:, 0]},
     )
-    top = max(float(d.nan_to_num(0).max()) for d in (judged.monitor, judged.truth))
+    top = max(float(d.nan_to_num(0).max()) for d in (drift.monitor, drift.truth))
     limits = (0.0, top) if top > 0 else None
-    counted = ", ".join(f"{n} {word}" for word, n in judged.verdicts.items())
+    counted = ", ".join(f"{n} {word}" for word, n in drift.verdicts.items())
     return [
         "A small generator learns one digit after another. A digit's images are deleted when its turn is over; from "
         "then on the generator rehearses the digit with samples of its own, and samples of samples wander off.",
         Picture(seen, "Three rows of digits: real ones, the generator's when each was learnt, and its last ones."),
         "The monitor was handed each digit's images once and keeps none. The truth beside it is the same estimator "
         "with the images at hand at every step, which only a demo can have: how far the monitor is off because the "
-        "data is gone. It is no exact divergence; nobody knows the law of handwriting. 0 is a perfect generator, 0.69 "
-        "one that shares nothing with the data.",
+        "data is gone. It is no exact divergence; nobody knows the distribution of handwriting. 0 is a "
+        "perfect generator, 0.69 one that shares nothing with the data.",
         Picture(first, "The monitor's divergence of digit 0 over steps with its interval, beside the truth, dashed."),
-        Heat(judged.monitor, digits, digits, "Monitor, without data", "down", "after", limits),
-        Heat(judged.truth, digits, digits, "Truth that only the demo kept", "down", "after", limits),
-        f"Rows: after a digit was learnt; columns: the digit that is judged. The monitor's own verdicts: {counted}.",
+        Heat(drift.monitor, digits, digits, "Monitor, without data", "down", "after", limits),
+        Heat(drift.truth, digits, digits, "Truth that only the demo kept", "down", "after", limits),
+        f"Rows: after a digit was learnt; columns: the digit that is drift. The monitor's own verdicts: {counted}.",
     ]
 
 
-def _learners(found: Found) -> list[Part]:
+def _learners(found: DemoResult) -> list[Part]:
     last = {name: found.records[name].summary().last() for name in LEARNERS}
     points = {name: (float(v["forgetting"] or 0), float(v["intransigence"] or 0)) for name, v in last.items()}
     told = "; ".join(f"{name} forgetting {f:.2f}, intransigence {i:.2f}" for name, (f, i) in points.items())
@@ -130,7 +126,7 @@ def _learners(found: Found) -> list[Part]:
     ]
 
 
-def _audits(found: Found) -> list[Part]:
+def _audits(found: DemoResult) -> list[Part]:
     audits = found.audits
     rows = [(words, *(audits[name][q].verdict for name in LEARNERS)) for q, words in QUESTIONS.items()]
     flaws = [(name, QUESTIONS[q], a[q].evidence) for name, a in audits.items() for q in a.failed]
@@ -143,25 +139,25 @@ def _audits(found: Found) -> list[Part]:
     return [*parts, why] if flaws else parts
 
 
-def _weights(found: Found) -> list[Part]:
-    mended = found.reweighted
-    digits = [str(j) for j in range(len(mended.target))]
-    shares = {"biased set": mended.biased, "weighted": mended.weighted, "data": mended.target}
+def _weights(found: DemoResult) -> list[Part]:
+    corrected = found.reweighted
+    digits = [str(j) for j in range(len(corrected.target))]
+    shares = {"biased set": corrected.biased, "weighted": corrected.weighted, "data": corrected.target}
     figure = drawing.bars(
         shares,
         digits,
         title="Share of each digit",
         y_label="share of the samples",
-        errors={"weighted": 1.96 * mended.error},
+        errors={"weighted": 1.96 * corrected.error},
     )
-    before, after = mended.misplaced
-    mean = Table("The average digit", ("data", "biased set", "weighted"), [mended.mean_digit])
-    warned = [f"The weights say of themselves: {' '.join(mended.weighing.final.warnings)}"]
+    before, after = corrected.misplaced
+    mean = Table("The average digit", ("data", "biased set", "weighted"), [corrected.mean_digit])
+    warned = [f"The weights say of themselves: {' '.join(corrected.weighing.final.warnings)}"]
     return [
         "A sample set has too many small digits and too few large ones. Weights, estimated from the images alone, let "
         "it stand for the data: any average over it is then taken by weight. The labels, which the weights never saw, "
         "show how far the shares came back.",
         Picture(figure, f"Shares of the digits; {before:.0%} misplaced before, {after:.0%} after weighting."),
         mean,
-        *(warned if mended.weighing.final.warnings else []),
+        *(warned if corrected.weighing.final.warnings else []),
     ]

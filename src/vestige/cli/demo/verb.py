@@ -11,15 +11,13 @@ from tyro.conf import arg
 
 from vestige.cli import output
 
-STEPS = 100  # of the bar
-
 
 @dataclass(frozen=True)
-class Demo:
+class DemoVerb:
     """Three jobs on handwritten digits that ship with the package, in under two minutes, and a page about them.
 
     A generator learns digit after digit while the data is deleted, and a monitor follows it without; four learners are
-    compared on pairs of digits, and the comparison is audited; weights mend a biased sample set.
+    compared on pairs of digits, and the comparison is audited; weights correct a biased sample set.
     """
 
     seed: int = 0
@@ -30,32 +28,24 @@ class Demo:
     """Print JSON instead of tables."""
 
     def run(self) -> None:
-        """Train, judge, write, print."""
+        """Train, compare, write, print."""
         # Networks this small are slower on several threads; torch is not loaded yet, and a user's own choice stands.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         from vestige.cli.demo import jobs as demo
-        from vestige.cli.demo.page import sentences, summary
+        from vestige.cli.demo.page import page, sentences, summary
         from vestige.core import checks
 
         checks.whole(self.seed, "seed", "vestige demo", low=0)
         if self.out.exists() and not self.out.is_dir():
             checks.refuse("out", "vestige demo", "a folder", f"the file {self.out}")
         self.out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made is said before two minutes of work
-        with output.progress("the demo", STEPS) as advance:
-            reached = 0
-
-            def heard(what: str, share: float) -> None:
-                nonlocal reached
-                now = int(STEPS * share)
-                advance(now - reached, what)
-                reached = now
-
-            found = demo.run(seed=self.seed, on_progress=heard)
-            advance(0, "the page is drawn")
-            page = found.page()
+        with output.shares("the demo") as reach:
+            found = demo.run(seed=self.seed, on_progress=lambda what, share: reach(share, what))
+            reach(1.0, "the page is drawn")
+            drawn = page(found)
         for record in found.records.values():
             record.save(self.out / "records")
-        written = page.save(self.out / "index.html")  # last, whole or not at all: who finds it finds everything
+        written = drawn.save(self.out / "index.html")  # last, whole or not at all: who finds it finds everything
         if self.json:
             output.document(found.to_json() | {"page": str(written)})
             return

@@ -1,5 +1,10 @@
 """First part: a generator learns digit after digit, the data is deleted, and a monitor follows without it.
 
+The generator is a variational auto-encoder (`nets.vae`) whose prior is N(m_c, I) for digit c, with m_c learnt: a sample
+of c is the decoder's answer to a draw from there, plus the Gaussian noise of the likelihood. At each digit it is
+trained on that digit's data and on samples that it draws of the digits before, generative replay. Samples of samples
+wander off, which is what a monitor is there to see.
+
 The monitor sees each digit's data once and works on a few principal components of the first digit. Beside its
 divergences stands the *truth that only the demo kept*: the same estimator on the same samples, with the data at hand at
 every step. That is the best that any monitor of this kind could say; the true divergence of handwriting nobody knows.
@@ -16,22 +21,77 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vestige.chains import Chain
-from vestige.cli.demo.generator import Generator, GeneratorConfig
 from vestige.core import rng
 from vestige.core.errors import VestigeWarning
 from vestige.data import DataSet
 from vestige.features import PCA
 from vestige.monitor import Monitor
+from vestige.nets.vae import VAENet, gaussian_kl, gaussian_nll
+
+
+@dataclass(frozen=True)
+class GeneratorConfig:
+    """The network, its likelihood, and how long it trains on each digit."""
+
+    codes: int = 8
+    hidden: int = 128
+    variance: float = 0.05  # of a pixel about the decoder's mean; pixels run from 0 to 1
+    steps: int = 600
+    batch_size: int = 128
+    learning_rate: float = 5e-3
+    replay: int = 150  # samples of each older digit
+
+
+class DigitGenerator:
+    """Draws digits that it has learnt."""
+
+    def __init__(self, config: GeneratorConfig, *, n_pixels: int, n_digits: int, seed: int) -> None:
+        self.config, self.seed, self.known = config, seed, 0
+        widths = (config.hidden,)
+        self.net = VAENet(n_pixels, config.codes, widths, widths, seed=rng.child_seed(seed, "generator"))
+        self.prior_mean = torch.randn(n_digits, config.codes, generator=rng.fork(seed, "prior")).requires_grad_()
+
+    def learn(self, x: Float[Tensor, "n d"]) -> None:
+        """The next digit from its data `x`, older ones from samples of them."""
+        new, n = self.known, self.config.replay
+        remembered = [self.sample(n, digit, seed=rng.child_seed(self.seed, "replay", new)) for digit in range(new)]
+        inputs = torch.cat([*remembered, x])
+        digits = torch.cat([torch.arange(new).repeat_interleave(n), torch.full((len(x),), new)])
+        self._train(inputs, digits, rng.fork(self.seed, "train", new))
+        self.known += 1
+
+    def _train(self, x: Float[Tensor, "n d"], digits: Int64[Tensor, " n"], generator: torch.Generator) -> None:
+        c = self.config
+        optimizer = torch.optim.Adam([*self.net.parameters(), self.prior_mean], lr=c.learning_rate, fused=True)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, c.steps)
+        for _ in range(c.steps):
+            rows = torch.randint(len(x), (c.batch_size,), generator=generator)
+            noise = torch.randn(c.batch_size, c.codes, generator=generator)
+            decoded, mean, log_var = self.net(x[rows], noise)
+            prior = self.prior_mean[digits[rows]]
+            divergence = gaussian_kl(mean, log_var, prior, torch.zeros_like(prior))
+            optimizer.zero_grad()
+            (gaussian_nll(x[rows], decoded, c.variance) + divergence).mean().backward()  # the negative ELBO
+            optimizer.step()
+            schedule.step()
+
+    @torch.no_grad()
+    def sample(self, n: int, digit: int, *, seed: int, noise: bool = True) -> Float[Tensor, "n d"]:
+        """`n` images of `digit`; without `noise` the decoder's means, which are nicer to look at."""
+        generator = rng.fork(seed, "sample", digit)
+        mean = self.net.decode(self.prior_mean[digit] + torch.randn(n, self.config.codes, generator=generator))
+        return mean + self.config.variance**0.5 * torch.randn(mean.shape, generator=generator) * noise
+
 
 DIVERGENCE = "js"
 
 
 @dataclass(frozen=True)
-class JudgedConfig:
+class DriftConfig:
     """How many digits come, and what the monitor looks at."""
 
     digits: int = 10
@@ -42,7 +102,7 @@ class JudgedConfig:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Drift:
     """D[t, j]: Jensen-Shannon divergence of digit j after the t-th digit, in nats; NaN before j was learnt."""
 
     monitor: Float[Tensor, "t t"]
@@ -72,11 +132,11 @@ def by_digit(data: DataSet, digits: int) -> list[Float[Tensor, "n d"]]:
     return [data.floats(x[y == digit]).flatten(1) for digit in range(digits)]
 
 
-def judge(data: DataSet, config: JudgedConfig, *, seed: int, on_step: Callable[[int], None] = lambda _: None) -> Judged:
-    """Learn, delete, judge; `on_step` hears how many digits are done."""
+def follow(data: DataSet, config: DriftConfig, *, seed: int, on_step: Callable[[int], None] = lambda _: None) -> Drift:
+    """Learn, delete, compare; `on_step` hears how many digits are done."""
     kept = by_digit(data, config.digits)  # for the truth: the generator and the monitor see each of these once
     n = config.digits
-    generator = Generator(config.generator, n_pixels=kept[0].shape[1], n_digits=n, seed=seed)
+    generator = DigitGenerator(config.generator, n_pixels=kept[0].shape[1], n_digits=n, seed=seed)
     nothing = torch.full((4, n, n), torch.nan, dtype=torch.float64)
     value, low, high, truth = nothing
     seen = PCA(dims=config.dims).fit(kept[0])  # as the monitor does at its first step
@@ -107,9 +167,9 @@ def judge(data: DataSet, config: JudgedConfig, *, seed: int, on_step: Callable[[
             on_step(t + 1)
     last = [_one(generator, j, seed) for j in range(n)]
     pictures = torch.stack([torch.stack(row) for row in ([x[0] for x in kept], fresh, last)])
-    return Judged(value, low, high, truth, verdicts, pictures)
+    return Drift(value, low, high, truth, verdicts, pictures)
 
 
-def _one(generator: Generator, digit: int, seed: int) -> Float[Tensor, " d"]:
+def _one(generator: DigitGenerator, digit: int, seed: int) -> Float[Tensor, " d"]:
     """One image to look at: pixels beyond black and white are drawn black and white."""
     return generator.sample(1, digit, seed=rng.child_seed(seed, "look"), noise=False)[0].clamp(0, 1)

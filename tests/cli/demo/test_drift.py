@@ -8,17 +8,16 @@ import torch
 
 from vestige import data
 from vestige.chains import Chain
-from vestige.cli.demo.generator import Generator, GeneratorConfig
-from vestige.cli.demo.judged import DIVERGENCE, Judged, JudgedConfig, by_digit, judge
+from vestige.cli.demo.drift import DIVERGENCE, DigitGenerator, Drift, DriftConfig, GeneratorConfig, by_digit, follow
 from vestige.core import rng
 from vestige.features import PCA
 
-CONFIG = JudgedConfig(digits=2, samples=200, dims=3, generator=GeneratorConfig(hidden=64, steps=400))
+CONFIG = DriftConfig(digits=2, samples=200, dims=3, generator=GeneratorConfig(hidden=64, steps=400))
 
 
 @pytest.fixture(scope="module")
 def found():
-    return judge(data.load("digits"), CONFIG, seed=0)
+    return follow(data.load("digits"), CONFIG, seed=0)
 
 
 def test_nothing_is_said_of_a_digit_before_it_came(found):
@@ -35,7 +34,7 @@ def test_the_monitor_says_what_the_truth_says_while_the_data_is_there(found):
 
 def test_the_truth_is_a_chain_of_one_step_with_the_data(found):
     kept = by_digit(data.load("digits"), 2)
-    generator = Generator(CONFIG.generator, n_pixels=64, n_digits=2, seed=0)
+    generator = DigitGenerator(CONFIG.generator, n_pixels=64, n_digits=2, seed=0)
     for x in kept:
         generator.learn(x)
     seen = PCA(dims=3).fit(kept[0])
@@ -58,6 +57,6 @@ def test_gaps_and_rises_by_hand():
     nan = math.nan
     monitor = torch.tensor([[0.1, nan, nan], [0.2, 0.3, nan], [0.4, nan, 0.0]], dtype=torch.float64)
     truth = torch.tensor([[0.1, nan, nan], [0.25, 0.3, nan], [0.5, 0.6, 0.0]], dtype=torch.float64)
-    judged = Judged(monitor, monitor, monitor, truth, {}, torch.zeros(3, 3, 4))
+    judged = Drift(monitor, monitor, monitor, truth, {}, torch.zeros(3, 3, 4))
     assert judged.gone.tolist() == pytest.approx([0.05, 0.1])  # the refused cell has no gap
     assert judged.risen == pytest.approx((0.3, 0.35))  # monitor: digit 0 alone; truth: mean of 0.4 and 0.3
