@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vestige.core.errors import InputError
+from vestige.core.estimate import Estimate, rendered
 from vestige.show import Link, Table
 from vestige.show.tables import PROSE
 
@@ -165,3 +166,14 @@ def test_a_link_leads_in_html_and_is_words_elsewhere():
     assert table.csv() == "page\na <b>\n"
     assert "x.html" not in table.markdown() + table.latex()
     assert Link("a", "x") == "a"
+
+
+def test_an_estimate_is_written_as_core_renders_it_and_sorts_by_its_value():
+    known = Estimate(0.25, 0.2, 0.3, name="js")
+    lost = Estimate.refused("The rows do not <overlap>.", name="kl")
+    table = Table("t", ["name", "e"], [["js", known], ["kl", lost]])
+    assert table.texts() == [["js", rendered(known)], ["kl", rendered(lost)]]
+    assert table.words() == [True, True]
+    assert '<td data-value="0.25"><bdi>0.25 [0.2, 0.3]</bdi></td>' in table.html()
+    assert "<td><bdi>refused: The rows do not &lt;overlap&gt;.</bdi></td>" in table.html()
+    assert table.csv().splitlines()[1] == 'js,"0.25 [0.2, 0.3]"'

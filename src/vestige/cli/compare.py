@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,7 +14,6 @@ from vestige.core.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vestige.core.estimate import Estimate
     from vestige.data.readers import ColumnReport
     from vestige.vestiges import Comparison
 
@@ -97,21 +95,18 @@ class CompareVerb:
         self._print(plain, weighted)
 
     def _print(self, plain: Comparison, weighted: Comparison | None) -> None:
-        interval = f"{self.level:.0%} interval"
-        head = ("", "value", interval, *(() if weighted is None else ("weighted", interval)))
+        heads = [f"value and {self.level:.0%} interval", *(() if weighted is None else ("weighted",))]
         both = [plain] if weighted is None else [plain, weighted]
-        rows = [
-            (NAMES.get(name, name), *(cell for one in both for cell in cells(one.divergences[name])))
-            for name in plain.divergences
+        rows: list[tuple[output.Cell, ...]] = [
+            (NAMES.get(name, name), *(one.divergences[name] for one in both)) for name in plain.divergences
         ]
         size = f"{plain.n_p} real rows, {plain.n_q} fake rows, {plain.d} features"
-        output.table(output.Table(f"divergences: {size}", head, rows, note=ratio_note(plain)))
-        lines = []
-        for name, estimate in plain.metrics.items():
-            same = estimate.details.get("same")
-            told = (cell for one in both for cell in cells(one.metrics[name]))
-            lines.append((NAMES.get(name, name), *told, "" if same is None else number(same)))
-        output.table(output.Table("metrics", (*head, "same distribution"), lines))
+        output.table(output.Table(f"divergences: {size}", ("", *heads), rows, note=ratio_note(plain)))
+        lines: list[tuple[output.Cell, ...]] = [
+            (NAMES.get(name, name), *(one.metrics[name] for one in both), estimate.details.get("same"))
+            for name, estimate in plain.metrics.items()
+        ]
+        output.table(output.Table("metrics", ("", *heads, "same distribution"), lines))
         for one, label in zip(both, ("weights for these rows", "after weighting"), strict=False):
             d = one.diagnosis
             k = "none" if d.pareto_k is None else f"{d.pareto_k:.2f}"
@@ -160,19 +155,6 @@ def print_columns(columns: ColumnReport) -> None:
 def shown(where: str) -> str:
     """A file by its last name."""
     return Path(where).name or where
-
-
-def number(value: float) -> str:
-    """Four digits, and no minus sign on a zero."""
-    return f"{value:.4g}".replace("-0", "0") if value == 0 else f"{value:.4g}"
-
-
-def cells(estimate: Estimate) -> tuple[str, str]:
-    """Value and interval, or the refusal in the place of the value."""
-    e = estimate
-    if not e.known:
-        return e.reason, ""
-    return number(e.value), "" if math.isnan(e.low) else f"{number(e.low)} to {number(e.high)}"
 
 
 def ratio_note(found: Comparison) -> str:

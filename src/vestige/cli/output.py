@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.text import Text
 
 from vestige.core.plain import plain
-from vestige.show.tables import Table, cell, decimals, printable
+from vestige.show.tables import Cell, Table, cell, decimals, printable
 
 __all__ = [
+    "Cell",
     "Table",
     "cell",
     "console",

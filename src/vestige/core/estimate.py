@@ -115,7 +115,7 @@ def figure(value: Any, digits: int = 4) -> str:  # noqa: ANN401 - a number, or s
     """A number to so many significant digits; several of them in brackets."""
     if hasattr(value, "__len__"):
         return f"({', '.join(figure(v, digits) for v in value)})"
-    return f"{float(value):.{digits}g}"
+    return f"{float(value) + 0.0:.{digits}g}"  # + 0.0: zero has no sign
 
 
 def _unknown(value: Any) -> bool:  # noqa: ANN401 - a number, or several

@@ -20,13 +20,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from vestige.core.errors import InputError
+from vestige.core.estimate import Estimate, rendered
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 MOST_DECIMALS = 12
 PROSE = 60  # letters from which a cell is prose, that no column may squeeze to a word a line
-Cell: TypeAlias = "str | float | int | None"
+Cell: TypeAlias = "str | float | int | Estimate | None"
 
 
 class Link(str):
@@ -44,7 +45,7 @@ class Link(str):
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is shown: `rows` of ready cells; numbers (None included) stand right, words left.
+    """A table as it is shown: `rows` of ready cells; numbers (None included) stand right, words and Estimates left.
 
     `alike` says which numbers share their decimals: those of the whole "table", of each "row" where every row is
     another quantity, or of each "column".
@@ -73,14 +74,15 @@ class Table:
 
     def words(self) -> list[bool]:
         """For each column: does it hold words? Then it stands left."""
-        return [any(isinstance(row[i], str) for row in self.rows) for i in range(len(self.columns))]
+        return [any(isinstance(row[i], str | Estimate) for row in self.rows) for i in range(len(self.columns))]
 
     def csv(self) -> str:
         """Header and rows, every digit of every number, nothing for what is missing; title and note left out."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow([_no_formula(name) for name in self.columns])
-        writer.writerows([[_exact(value) for value in row] for row in self.rows])
+        told = [[_no_formula(rendered(v)) if isinstance(v, Estimate) else _exact(v) for v in row] for row in self.rows]
+        writer.writerows(told)
         return buffer.getvalue()
 
     def markdown(self) -> str:
@@ -153,6 +155,8 @@ def cell(value: Cell, places: int = 4) -> str:
     """One cell: a number with `places` decimals, a dash for what is not there."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
+    if isinstance(value, Estimate):
+        return printable(rendered(value))
     if not isinstance(value, float):
         return printable(str(value))
     text = f"{value:.{places}f}"
@@ -165,12 +169,15 @@ def _alike(values: Sequence[Cell]) -> list[str]:
 
 
 def _is_number(value: Cell) -> bool:
+    value = value.value if isinstance(value, Estimate) else value
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _exact(value: Cell) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
+    if isinstance(value, Estimate):
+        return _exact(value.value)
     if isinstance(value, float):
         return repr(float(value))  # float(): numpy's own floats would say their type
     return _no_formula(str(value)) if isinstance(value, str) else str(value)

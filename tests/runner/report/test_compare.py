@@ -11,7 +11,7 @@ from vestige.continual.record import Record
 from vestige.core.errors import InputError
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report import compare
-from vestige.runner.report.pairs import difference, differences, quantities
+from vestige.runner.report.compare import difference, differences, quantities
 from vestige.show import Heat
 
 

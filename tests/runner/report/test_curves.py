@@ -5,7 +5,7 @@ import pytest
 
 from runner.report.planted import bare, matrix
 from vestige.runner.report.arms import arms
-from vestige.runner.report.curves import LINES_A_PICTURE, MOST_PICTURES, curves, plane
+from vestige.runner.report.matrices import LINES_A_PICTURE, MOST_PICTURES, curves, plane
 from vestige.show import Picture, Table
 
 

@@ -11,10 +11,17 @@ from vestige.continual.audit import QUESTIONS, Answer, Audit
 from vestige.continual.record import Record
 from vestige.metrics.uncertainty import unseen_task_roc
 from vestige.runner.report.arms import arms
-from vestige.runner.report.costs import bytes_table, costs, seconds_table
 from vestige.runner.report.origin import LONGEST, origin
-from vestige.runner.report.trust import audits, ratios
-from vestige.runner.report.uncertainty import samples, scalars, uncertainty
+from vestige.runner.report.sections import (
+    audits,
+    bytes_table,
+    costs,
+    ratios,
+    samples,
+    scalars,
+    seconds_table,
+    uncertainty,
+)
 from vestige.show import Heat, Picture, Table, Verbatim
 
 

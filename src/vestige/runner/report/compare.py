@@ -1,17 +1,134 @@
-"""Two sets of runs side by side: every quantity with its paired difference, curves together, matrices subtracted."""
+"""Two sets of runs side by side: every quantity with its paired difference, curves together, matrices subtracted.
+
+Differences are taken quantity by quantity, seed by seed where seeds match. Runs of one seed share their data and their
+order, so that the difference of the two varies less than either; its standard error is that of the differences. Where
+no seed is in both sets the difference is that of the means, its standard error the root of the sum of squares, and it
+says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import LEVEL
+from vestige.core.errors import InputError
+from vestige.runner.experiment import LEVEL, Gap, Line, line
+from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report.arms import Arm, arms
-from vestige.runner.report.curves import averages
-from vestige.runner.report.matrices import MOST_MATRICES, better, declared, task_names
+from vestige.runner.report.matrices import MOST_MATRICES, SYMBOLS, averages, better, declared, summed, task_names
 from vestige.runner.report.origin import origin
-from vestige.runner.report.pairs import Difference, differences, matched
 from vestige.show import Heading, Heat, Page, Part, Table
+
+# (arm, quantity) -> seed -> value
+Measured: TypeAlias = "dict[tuple[str, str], dict[int, float]]"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`second` less `first`, over `n` seeds if paired; else over the seeds of each, and `n` is 0."""
+
+    label: str
+    quantity: str
+    first: Line
+    second: Line
+    value: float
+    se: float | None
+    n: int
+
+    @property
+    def paired(self) -> bool:
+        """Whether it is a mean of differences seed by seed."""
+        return self.n > 0
+
+    @property
+    def clear(self) -> bool:
+        """Whether its interval at `LEVEL` leaves out zero: Student's t, unpaired with the fewer degrees of freedom."""
+        if self.se is None:
+            return False
+        found = Gap(self.value, self.se, self.n or min(self.first.n, self.second.n))
+        return found.above or found.below
+
+
+def differences(first: Sequence[Record], second: Sequence[Record]) -> list[Difference]:
+    """Every quantity that both have; sets of unlike quantities are refused."""
+    one, two = _measured(first, second)
+    for label, quantity in [*one, *two]:
+        if (label, quantity) not in one or (label, quantity) not in two:
+            side = "first" if (label, quantity) in one else "second"
+            what = f"'{quantity}'" + (f" of '{label}'" if label else "")
+            raise InputError(f"The two runs of compare must have the same quantities. Got {what} in the {side} alone.")
+    return [difference(*key, one[key], two[key]) for key in one]
+
+
+def difference(label: str, quantity: str, one: Mapping[int, float], two: Mapping[int, float]) -> Difference:
+    """One quantity, from its values by seed."""
+    sides = [{seed: v for seed, v in side.items() if not math.isnan(v)} for side in (one, two)]
+    first, second = (line(label, quantity, side.values()) for side in sides)
+    both = sorted(sides[0].keys() & sides[1].keys())
+    if both:
+        paired = line(label, quantity, [sides[1][seed] - sides[0][seed] for seed in both])
+        return Difference(label, quantity, first, second, paired.ours, paired.se, paired.n)
+    se = None if first.se is None or second.se is None else math.hypot(first.se, second.se)
+    return Difference(label, quantity, first, second, second.ours - first.ours, se, 0)
+
+
+def matched(first: Sequence[Record], second: Sequence[Record]) -> list[tuple[str, Arm, Arm]]:
+    """Arms of the two sets side by side: by name, or the one with the other where each set has one alone."""
+    one, two = arms(first), arms(second)
+    if len(one) == len(two) == 1:
+        return [("", one[0], two[0])]
+    named = {arm.label: arm for arm in two}
+    missing = {arm.label for arm in one} ^ set(named)
+    if missing:
+        raise InputError(f"The two runs of compare must have the same arms. Got '{min(missing)}' in one alone.")
+    return [(arm.label, arm, named[arm.label]) for arm in one]
+
+
+def quantities(record: Record) -> dict[str, float]:
+    """The numbers of one run: what its matrices sum up to, its values, seconds and megabytes."""
+    found: dict[str, float] = {}
+    for head in record.matrices:
+        total = summed(record, head)
+        last = total.last() if total else {}
+        found |= {f"{SYMBOLS[name]}, {head}": number for name, number in last.items() if number is not None}
+    for name, value in record.values.items():
+        if value.ndim == 0:
+            found[name] = float(value)
+        elif value.ndim == 1 and len(value):
+            found[f"{name}, last of {len(value)}"] = float(value[-1])
+    found |= {f"{kind} (s)": sum(spent) for kind, spent in record.seconds.items() if spent}
+    return found | {f"{kind} (MB)": held[-1] / 1e6 for kind, held in record.bytes.items() if held}
+
+
+def _measured(first: Sequence[Record], second: Sequence[Record]) -> tuple[Measured, Measured]:
+    names = {record.config.get("experiment") for record in [*first, *second]}
+    several = len(arms(first)) > 1 or len(arms(second)) > 1
+    if several and len(names) == 1 and (name := str(next(iter(names)))) in EXPERIMENTS:
+        return _by_lines(name, first), _by_lines(name, second)
+    pairs = matched(first, second)
+    return _by_arm({label: arm for label, arm, _ in pairs}), _by_arm({label: arm for label, _, arm in pairs})
+
+
+def _by_lines(name: str, records: Sequence[Record]) -> Measured:
+    """The experiment's own lines, seed by seed."""
+    out: Measured = {}
+    for seed in sorted({record.seed for record in records}):
+        for found in EXPERIMENTS[name].lines([record for record in records if record.seed == seed]):
+            out.setdefault((found.label, found.quantity), {})[seed] = found.ours
+    return out
+
+
+def _by_arm(sides: Mapping[str, Arm]) -> Measured:
+    out: Measured = {}
+    for label, arm in sides.items():
+        for record in arm.records:
+            for quantity, value in quantities(record).items():
+                out.setdefault((label, quantity), {})[record.seed] = value
+    return out
+
 
 # So many differences are named in the conclusion.
 NAMED = 5

@@ -1,0 +1,247 @@
+"""What a page says beside the matrices: time and memory, how far the numbers can be trusted, uncertainty, samples.
+
+An audit is stored in a Record as `audit`. A chain or an estimator leaves its verdicts in the details: `verdicts`, one a
+step or by name, and `refused`, name -> why. A verdict's first words, up to a colon, say how firm a value is.
+
+What a model says of its own uncertainty is every value of a Record of shape (t, t), t the number of tasks, read as R
+is: row, after training on; column, tested on. It is shown under the name that it was stored with. Small and large are
+not judged, except for a calibration error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+from jaxtyping import Float64
+from torch import Tensor
+
+from vestige import show as drawing
+from vestige.continual.audit import QUESTIONS, Audit
+from vestige.continual.record import Record
+from vestige.metrics.uncertainty import Pairs, unseen_task_roc
+from vestige.runner.experiment import Line
+from vestige.runner.report.arms import Arm
+from vestige.runner.report.matrices import MOST_MATRICES, better, declared, final, measured, task_names
+from vestige.show import Heat, Part, Picture, Table
+
+MEGABYTE = 1e6
+
+
+def costs(arms: Sequence[Arm]) -> list[Part]:
+    """Seconds, bytes, and accuracy against seconds."""
+    return [part for part in (seconds_table(arms), bytes_table(arms), *front(arms)) if part is not None]
+
+
+def seconds(arm: Arm, what: str) -> Line:
+    """Total seconds of a kind, over the seeds."""
+    totals = [sum(record.seconds[what]) if record.seconds.get(what) else None for record in arm.records]
+    return arm.line(f"{what} (s)", totals)
+
+
+def seconds_table(arms: Sequence[Arm]) -> Table | None:
+    """Total seconds, and how those of the last task compare with those of the first."""
+    kinds = list(dict.fromkeys(kind for arm in arms for kind in arm.first.seconds))
+    if not kinds:
+        return None
+    rows: list[tuple[str | float | int | None, ...]] = []
+    for arm in arms:
+        totals = [seconds(arm, kind) for kind in kinds]
+        train = [record.seconds["train"] for record in arm.records if record.seconds.get("train")]
+        growth = arm.line("growth", [spent[-1] / spent[0] if spent[0] > 0 else math.nan for spent in train])
+        rows.append((arm.label, *(x for total in totals for x in (total.ours, total.se)), growth.ours))
+    words = {kind: kind.replace("_", " ") for kind in kinds}
+    columns = ("method", *(word for kind in kinds for word in (f"{words[kind]} (s)", "se")), "last task / first")
+    note = "Seconds of the whole run, in the mean over seeds. The last column is training time alone: above 1 it grew."
+    return Table("Time", columns, rows, note, alike="column")
+
+
+def bytes_table(arms: Sequence[Arm]) -> Table | None:
+    """What is held after the last task, and the peak."""
+    kinds = list(dict.fromkeys(kind for arm in arms for kind in arm.first.bytes))
+    if not kinds:
+        return None
+    rows: list[tuple[str | float, ...]] = []
+    for arm in arms:
+        held = [[record.bytes[kind] for record in arm.records if record.bytes.get(kind)] for kind in kinds]
+        # The peak is the largest of all tasks, the rest is what is there at the end.
+        ends = [[max(b) if kind == "peak" else b[-1] for b in own] for kind, own in zip(kinds, held, strict=True)]
+        rows.append((arm.label, *(arm.line("MB", own).ours / MEGABYTE for own in ends)))
+    note = "Held after the last task, in the mean over seeds; peak is the largest of the process during training."
+    return Table("Memory", ("method", *(f"{kind} (MB)" for kind in kinds)), rows, note, alike="column")
+
+
+def front(arms: Sequence[Arm]) -> list[Part]:
+    """What each second buys, for arms whose declared matrices are accuracies."""
+    points = {}
+    for arm in declared(arms):
+        found, spent = final(arm, arm.first.head).get("average"), seconds(arm, "train").ours
+        if found is not None and better(arm.first, arm.first.head) == "up" and not math.isnan(spent):
+            points[arm.label] = (spent, found.ours)
+    if len(points) < 2:
+        return []
+    title = f"Average {measured(arms[0].first)} against training time"
+    words = "; ".join(f"{label} {accuracy:.3g} in {spent:.3g} s" for label, (spent, accuracy) in points.items())
+    return [Picture(drawing.scatter_front(points, title=title), f"{title}: {words}.", "Upper left is the place to be.")]
+
+
+# With more arms than this the verdicts stand in one table and the evidence of the rest stays in the Records.
+MOST_EVIDENCE = 6
+OK, REFUSED = "ok", "refused"
+# A number that stands by itself, not the 4 of "Eq. 4" or of a name.
+NUMBER = re.compile(r"(?<![\w.])(?<!Eq\. )-?\d+(\.\d+)?(?![\w])")
+
+
+def audits(arms: Sequence[Arm]) -> list[Part]:
+    """The verdicts arm beside arm, and the evidence of each."""
+    found = {arm.label: Audit.from_json(a) for arm in arms if (a := _first_audit(arm)) is not None}
+    if not found:
+        return []
+    parts: list[Part] = []
+    if len(found) > 1:
+        rows = [(words, *(audit[q].verdict for audit in found.values())) for q, words in QUESTIONS.items()]
+        parts.append(Table("Verdicts", ("what would hold", *found), rows))
+    shown = list(found.items())[:MOST_EVIDENCE]
+    parts += [
+        Table(f"Evidence: {label}", ("kind", "what would hold", "verdict", "evidence"), a.rows()) for label, a in shown
+    ]
+    left = list(found)[MOST_EVIDENCE:]
+    return [*parts, *([f"The evidence of these stays in their Records: {'; '.join(left)}."] if left else [])]
+
+
+def ratios(arms: Sequence[Arm]) -> list[Part]:
+    """How many values stand on firm ground, why the others do not, and what was refused."""
+    told = {arm.label: [word for record in arm.records for word in verdicts(record)] for arm in arms}
+    counts = {label: Counter(map(kind, found)) for label, found in told.items() if found}
+    parts: list[Part] = []
+    if counts:
+        kinds = list(dict.fromkeys([OK, *(k for count in counts.values() for k in count)]))
+        firm, every = sum(c[OK] for c in counts.values()), sum(c.total() for c in counts.values())
+        rows: list[list[str | int]] = [[label, *(c[k] for k in kinds), c.total()] for label, c in counts.items()]
+        parts.append(f"Of {every} values that were judged, {firm} stand on firm ground.")
+        parts.append(Table("Verdicts on values", ("", *kinds, "all"), rows, "All seeds and steps together."))
+    reasons = [(label, kind(word), word.partition(":")[2].strip()) for label, f in told.items() for word in f]
+    reasons += [(arm.label, REFUSED, why) for arm in arms for record in arm.records for why in refusals(record)]
+    return [*parts, *_why([reason for reason in reasons if reason[1] != OK])]
+
+
+def verdicts(record: Record) -> list[str]:
+    """Every verdict that a run left, those that were not given left out."""
+    given = record.details.get("verdicts", [])
+    return [str(word) for word in (given.values() if isinstance(given, Mapping) else given) if word]
+
+
+def refusals(record: Record) -> list[str]:
+    """What a run would not estimate, and why."""
+    refused = record.details.get("refused", {})
+    return [f"{name}: {why}" for name, why in refused.items()] if isinstance(refused, Mapping) else []
+
+
+def _why(reasons: Sequence[tuple[str, str, str]]) -> list[Table]:
+    """Reasons with how often each was given; those that differ in a number alone are one, with dots for the number."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for label, word, why in reasons:
+        found.setdefault((label, word, NUMBER.sub("\N{HORIZONTAL ELLIPSIS}", why)), []).append(why)
+    rows = [
+        (label, word, given[0] if len(set(given)) == 1 else alike, len(given))
+        for (label, word, alike), given in found.items()
+    ]
+    return [Table("Reasons", ("", "verdict", "why", "times"), rows)] if rows else []
+
+
+def kind(word: str) -> str:
+    """How firm a value is, in its verdict's first words."""
+    return word.partition(":")[0].strip()
+
+
+def _first_audit(arm: Arm) -> dict[str, object] | None:
+    return next((record.audit for record in arm.records if record.audit is not None), None)
+
+
+# Words of a name that say which way is good; any other value is good or bad by its place.
+SMALLER_IS_BETTER = {"ece", "error", "loss", "brier"}
+DETECTOR = "mutual_information"
+PAIRS: tuple[Pairs, ...] = get_args(Pairs)
+SAMPLES = "samples"
+MOST_SAMPLES = 100
+MOST_GRIDS = 12
+UNCERTAINTY_ROWS = (
+    "Rows: after training on a task; columns: tested on a task. Above the diagonal lie tasks still to come."
+)
+
+
+def uncertainty(arms: Sequence[Arm]) -> list[Part]:
+    """Matrices over tasks, one an arm and name."""
+    found = [(arm, name) for arm in arms for name in arm.first.values if is_matrix(arm.first, name)]
+    left = len(found) - MOST_MATRICES
+    more = f" {left} more are left out; the Records have them all." if left > 0 else ""
+    shown = [uncertainty_heat(arm, name) for arm, name in found[:MOST_MATRICES]]
+    return [f"{UNCERTAINTY_ROWS}{more}", *shown, *detectors(arms)] if found else []
+
+
+def detectors(arms: Sequence[Arm]) -> list[Part]:
+    """How well the mutual information tells tasks that are still to come, by each reading of which pairs count."""
+    rows: list[tuple[str | float, ...]] = []
+    for arm in arms:
+        known = [r.values[DETECTOR] for r in arm.records if DETECTOR in r.values and is_matrix(r, DETECTOR)]
+        whole = [mi for mi in known if bool(mi.isfinite().all())]
+        areas = [arm.line(pairs, [unseen_task_roc(mi, pairs=pairs).auc for mi in whole]).ours for pairs in PAIRS]
+        rows += [(arm.label, *areas)] if whole else []
+    note = "Area under the ROC of Farquhar and Gal's detector; the columns say which pairs of model and task count."
+    return [Table("Telling unseen tasks", ("method", *PAIRS), rows, note)] if rows else []
+
+
+def is_matrix(record: Record, name: str) -> bool:
+    """Whether a value has a row and a column a task."""
+    tasks = len(record.task_names) or max((len(R) for R in record.matrices.values()), default=0)
+    return tasks > 1 and record.values[name].shape == (tasks, tasks)
+
+
+def uncertainty_heat(arm: Arm, name: str) -> Heat:
+    """The mean over seeds."""
+    same = Arm(arm.label, tuple(r for r in arm.records if name in r.values and is_matrix(r, name)))
+    middle, _ = same.mean(lambda record: record.values[name])
+    names = task_names(arm.first, len(middle))
+    small = SMALLER_IS_BETTER & set(re.split(r"[._]", name.lower()))
+    note = f"Mean of {len(same.records)} seeds." if len(same.records) > 1 else "One seed."
+    title = f"{arm.label}: {name.replace('_', ' ')}"
+    return Heat(middle, names, names, title, "down" if small else "neither", "after", note=note)
+
+
+def samples(arms: Sequence[Arm]) -> list[Part]:
+    """Values whose name begins with 'samples' and that have the shape of images, of the first seed."""
+    found = [(arm, name) for arm in arms for name, value in arm.first.values.items() if is_images(name, value)]
+    left = len(found) - MOST_GRIDS
+    more = [f"{left} more grids are left out; the Records have them all."] if left > 0 else []
+    return [*(grid(arm, name) for arm, name in found[:MOST_GRIDS]), *more]
+
+
+def is_images(name: str, value: Float64[Tensor, "..."]) -> bool:
+    """(n, h, w), or (n, h, w, c) with one or three colours."""
+    shaped = value.ndim == 3 or (value.ndim == 4 and value.shape[-1] in (1, 3))
+    return name.startswith(SAMPLES) and shaped and value.numel() > 0 and bool(value.isfinite().all())
+
+
+def grid(arm: Arm, name: str) -> Picture:
+    """The first samples; black and white are 0 and 1, or the extremes where the values lie beyond."""
+    value = arm.first.values[name][:MOST_SAMPLES]
+    low, high = float(value.min()), float(value.max())
+    limits = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+    title = f"{arm.label}: {name.replace('_', ' ').replace('.', ' ')}"
+    figure = drawing.images(value, title=title, limits=limits)
+    return Picture(figure, f"{len(value)} images, {title}, seed {arm.first.seed}.", f"Seed {arm.first.seed}.")
+
+
+def scalars(arms: Sequence[Arm]) -> Table | None:
+    """Values that are one number a run."""
+    names = list(dict.fromkeys(n for arm in arms for n, v in arm.first.values.items() if v.ndim == 0))
+    lines = [
+        arm.line(name, [float(r.values[name]) for r in arm.records if name in r.values])
+        for arm in arms
+        for name in names
+    ]
+    rows = [(x.label, x.quantity, x.ours, x.se, x.n) for x in lines if x.n]
+    return Table("Numbers", ("", "quantity", "mean", "se", "seeds"), rows, alike="row") if rows else None
