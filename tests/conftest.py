@@ -1,12 +1,21 @@
 """Tests run one torch thread a process, so that the same seed gives the same bits."""
 
+import jaxtyping
 import pytest
 import torch
 
+import typechecker
+
 torch.set_num_threads(1)
+jaxtyping.jaxtyped = typechecker.jaxtyped
 
 
 @pytest.fixture(autouse=True)
 def no_width_of_a_terminal(monkeypatch):
     """A runner may pass its own terminal's width on; tables in tests are as wide as they are in a pipe."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def types_are_checked_anew(request):
+    typechecker.Current.test = request.node
