@@ -1,12 +1,13 @@
 """The frame: lines, ids and configurations of experiments."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
 from dice import Config, Dice
-from vestige.continual.record import Record
+from vestige.continual.record import Record, latest, load_all
 from vestige.ratios import Logistic
 from vestige.runner.experiment import PRESETS, line
 from vestige.runner.registry import EXPERIMENTS
@@ -73,3 +74,13 @@ def test_the_version_of_what_is_used_without_being_named_counts(monkeypatch):
     monkeypatch.setattr(Logistic, "version", 2)
     assert Loaded().unit_id(Config(), 0) != before
     assert Loaded().versions(Config()) == {"experiment": 1, "Logistic": 2}
+
+
+def test_what_is_kept_is_whole_and_lies_under_its_experiment():
+    files = sorted((Path(__file__).parents[2] / "reproductions").glob("*.jsonl"))
+    assert files
+    for file in files:
+        records = load_all(file)
+        assert {record.config["experiment"] for record in records} == {file.stem}
+        assert file.stem in EXPERIMENTS
+        assert [record.id for record in latest(records)] == [record.id for record in records], "each run once, in order"

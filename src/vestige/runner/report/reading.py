@@ -122,7 +122,7 @@ def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def setting(record: Record) -> str:
-    """Preset and changed fields, as the command has them, and the version unless it is 1: 'preset laptop, lam=3'.
+    """Preset and changed fields, as the command has them, and between them the version unless it is 1.
 
     A change that leaves a unit as the preset has it, since it only says which units to run, is none.
     """
@@ -133,7 +133,7 @@ def setting(record: Record) -> str:
     if changes and preset and experiment is not None and preset[1] in experiment.presets:
         own = [experiment.config(arm) for arm in experiment.arms(experiment.presets[preset[1]])]
         changes = [] if record.config in own else changes
-    return ", ".join([*([f"preset {preset[1]}"] if preset else []), *changes, *_edition(record)])
+    return ", ".join([*([f"preset {preset[1]}"] if preset else []), *_edition(record), *changes])
 
 
 def _edition(record: Record) -> list[str]:
