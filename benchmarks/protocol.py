@@ -15,7 +15,7 @@ from vestige.continual import protocol
 from vestige.continual.learners import build
 from vestige.core import rng
 from vestige.data import DataSet
-from vestige.data.split import split
+from vestige.data.streams import split
 
 TRAIN, TEST, BATCH = 60_000, 100, 64
 

@@ -22,7 +22,7 @@ from benchmarks.timing import Row, race
 from vestige.continual.learners import VCL, Learner, Spec, build
 from vestige.core import rng
 from vestige.core.machine import PeakMemory
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.metrics.uncertainty import Uncertainty
 
 BATCH, SAMPLES, TEST_SAMPLES = 256, 10, 100

@@ -17,7 +17,7 @@ from vestige import metrics, ratios, store
 from vestige.continual import protocol
 from vestige.continual.learners import METHODS, Learner, TrainConfig, Vanilla, build
 from vestige.core.errors import InputError, NotFitted, StoreError
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.data.task import Task
 from vestige.metrics.base import Accumulator
 from vestige.nets import NETS, ResNet18, Table4

@@ -9,7 +9,7 @@ from toys import blobs
 from vestige.cli import main
 from vestige.continual.audit import audited_run
 from vestige.continual.learners import build
-from vestige.data.split import split
+from vestige.data.streams import split
 
 GOOD = """[evaluation]
 name = "Mine"

@@ -11,9 +11,8 @@ import pytest
 from toys import blobs
 from vestige.continual import checkpoint, protocol
 from vestige.continual.learners import METHODS, build
-from vestige.data.borderless import blurred
-from vestige.data.split import split
 from vestige.data.stream import Segment
+from vestige.data.streams import blurred, split
 
 SMALL = {"hidden": (8,)}
 VARIATIONAL = SMALL | {"train_samples": 2, "test_samples": 3, "fit_steps": 3}

@@ -12,8 +12,7 @@ from vestige.continual.learners import Info, Spec, TrainConfig, Vanilla, build
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.errors import InputError, VestigeError
-from vestige.data.borderless import blurred, continuous
-from vestige.data.split import permuted, split
+from vestige.data.streams import blurred, continuous, permuted, split
 
 
 def by_hand(stream, *, seed, epochs, batch, hidden):

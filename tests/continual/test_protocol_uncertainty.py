@@ -10,7 +10,7 @@ from vestige.continual import protocol
 from vestige.continual.learners import build
 from vestige.continual.record import Record
 from vestige.core.errors import InputError
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.metrics.uncertainty import unseen_task_roc
 
 SCALARS = {"mutual_information", "predictive_entropy", "expected_entropy", "ece"}

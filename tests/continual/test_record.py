@@ -12,7 +12,7 @@ from vestige import store
 from vestige.continual.learners import Vanilla, build
 from vestige.continual.record import FIRST_EDITION, Record, latest, load_all, run_id, save_all
 from vestige.core.errors import InputError, StoreError
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.nets import build_net
 
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from vestige.core.errors import InputError
-from vestige.data.archives import climbs, decode_png, read_members
+from vestige.data.formats import climbs, decode_png, read_members
 
 CLIMBING = ["../evil", "a/../../evil", "/etc/passwd", "C:\\evil", "..\\evil", "\\\\host\\evil", "C:evil"]
 ANY = re.compile(".*")

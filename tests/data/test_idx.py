@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from vestige.core.errors import InputError
-from vestige.data.idx import FILES, read_idx, read_mnist_files
+from vestige.data.formats import read_idx
+from vestige.data.sources.mnist import FILES, read_mnist_files
 
 
 def idx(array):

@@ -10,8 +10,8 @@ import pytest
 from vestige import data
 from vestige.core.errors import DataUnavailable, InputError, UnknownName
 from vestige.data import SOURCES, loading
-from vestige.data.idx import FILES
 from vestige.data.source import Remote
+from vestige.data.sources.mnist import FILES
 
 
 def idx_files(mark):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vestige.core.errors import InputError
-from vestige.data.npz import image_splits, open_npz
+from vestige.data.formats import image_splits, open_npz
 
 
 class Bomb:

@@ -13,7 +13,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from vestige.core.errors import InputError
-from vestige.data.npz import open_npz
+from vestige.data.formats import open_npz
 from vestige.data.sources import SOURCES
 from vestige.data.sources.notmnist import EMPTY
 

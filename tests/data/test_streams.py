@@ -4,11 +4,9 @@ import pytest
 import torch
 
 from vestige.core.errors import DataGone, InputError, UnknownName
-from vestige.data.borderless import blurred, continuous
 from vestige.data.dataset import DataSet
-from vestige.data.recurring import Rotate, long, overlapping
-from vestige.data.split import permuted, split, two_task
 from vestige.data.stream import seen_outputs
+from vestige.data.streams import Rotate, blurred, continuous, long, overlapping, permuted, split, two_task
 
 
 def toy(counts=(6, 5, 4, 3), test_each=3, side=4, name="toy"):

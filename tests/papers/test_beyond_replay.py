@@ -8,7 +8,7 @@ from scipy.stats import ttest_1samp
 
 from toys import at_second_task, blobs
 from vestige import data, runner
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.runner.experiment import Gap, gap
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.beyond.replay import (

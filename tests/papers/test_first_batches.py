@@ -13,7 +13,7 @@ from vestige.continual.learners.base import Outputs, Spec
 from vestige.continual.learners.vcl import VCL, VCLConfig, expected_loss
 from vestige.core import rng
 from vestige.core.errors import InputError
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.nets.bayesian import BayesMLP
 from vestige_papers.robust.first_batches import (
     Early,

@@ -11,7 +11,7 @@ from vestige.continual import protocol
 from vestige.continual.learners import build
 from vestige.core import rng
 from vestige.core.errors import InputError, UnknownName
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.nets.fisher import fisher_empirical
 from vestige_papers.robust.published import PRESETS, PRINTED_LOG_VAR, WHOLE_TASK, printed
 

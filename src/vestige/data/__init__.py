@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 
-from vestige.data.borderless import blurred, continuous
 from vestige.data.dataset import DataSet
 from vestige.data.loading import fetch, listing, load
-from vestige.data.recurring import long, overlapping
 from vestige.data.sources import SOURCES
-from vestige.data.split import permuted, split, two_task
 from vestige.data.stream import Declared, Stream
+from vestige.data.streams import blurred, continuous, long, overlapping, permuted, split, two_task
 from vestige.data.task import Task, TaskInfo
 
 # Every maker of streams, one line each.

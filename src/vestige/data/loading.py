@@ -18,8 +18,8 @@ from vestige.core.devices import on_cpu
 from vestige.core.errors import DataUnavailable, InputError
 from vestige.data.dataset import DataSet
 from vestige.data.download import cache_folder, cached, retrieve
-from vestige.data.npz import open_npz
-from vestige.data.source import Source
+from vestige.data.formats import open_npz
+from vestige.data.source import DataSource
 from vestige.data.sources import SOURCES
 
 # Where Debian's dataset-* packages put their files.
@@ -71,7 +71,7 @@ def listing(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
     ]
 
 
-def _where(source: Source, data_dir: str | Path | None) -> tuple[str, str | None]:
+def _where(source: DataSource, data_dir: str | Path | None) -> tuple[str, str | None]:
     if source.read_installed is not None:
         return "installed", None
     path = find_npz(source, data_dir)
@@ -87,7 +87,7 @@ def _where(source: Source, data_dir: str | Path | None) -> tuple[str, str | None
     return "not here", None
 
 
-def find_npz(source: Source, data_dir: str | Path | None) -> Path | None:
+def find_npz(source: DataSource, data_dir: str | Path | None) -> Path | None:
     """`NAME.npz` of `source` in `data_dir`, or in VESTIGE_DATA when that is None; either must be a folder."""
     folder = data_dir if data_dir is not None else os.environ.get("VESTIGE_DATA")
     if not folder:
@@ -99,7 +99,7 @@ def find_npz(source: Source, data_dir: str | Path | None) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def find_system(source: Source) -> tuple[Path, dict[str, Path]] | None:
+def find_system(source: DataSource) -> tuple[Path, dict[str, Path]] | None:
     """The folder and files, by name, of a system package's copy; None unless all are there."""
     if source.system is None:
         return None
@@ -108,7 +108,7 @@ def find_system(source: Source) -> tuple[Path, dict[str, Path]] | None:
     return (folder, paths) if all(path.is_file() for path in paths.values()) else None
 
 
-def _from_cache(source: Source, *, allowed: bool, progress: bool) -> DataSet:
+def _from_cache(source: DataSource, *, allowed: bool, progress: bool) -> DataSet:
     """From canonical files in the cache; downloads them if `allowed`. Files that cannot be read leave the cache."""
     folder = cache_folder() / source.name
     paths: dict[str, Path] = {}
@@ -131,7 +131,7 @@ def _from_cache(source: Source, *, allowed: bool, progress: bool) -> DataSet:
         ) from None
 
 
-def _ways(source: Source) -> str:
+def _ways(source: DataSource) -> str:
     keys = ", ".join(source.keys)
     packaged = source.system.install if source.system else "none is known for this one"
     if source.remotes:

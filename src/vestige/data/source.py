@@ -1,7 +1,7 @@
 """A source: what is known of a data set before it is here, and how its files are read.
 
-Each data set has one file in `sources/` that states one `Source`. Readers hand over `Parts`, plain arrays; shapes and
-labels are checked where the file and the key are known, and once more by `DataSet`.
+Each data set has one `DataSource`, in `sources/`. Readers hand over `Parts`, plain arrays; shapes and labels are
+checked where the file and the key are known, and once more by `DataSet`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige.data.dataset import DataSet, every_nth
-from vestige.data.npz import Npz
+from vestige.data.formats import Npz
 
 
 class Parts(NamedTuple):
@@ -51,7 +51,7 @@ class SystemCopy:
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """One data set. Without `remotes` it is not fetched, and `unfetchable` says why."""
 
     name: str

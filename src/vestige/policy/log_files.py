@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from vestige import store
 from vestige.core.checks import refuse
-from vestige.data.npz import open_npz
+from vestige.data.formats import open_npz
 from vestige.data.readers.address import locate, refuse_file
 from vestige.data.readers.columns import floats, kind_of, plain
 from vestige.data.readers.tables import read_table

@@ -32,7 +32,7 @@ from vestige.continual.learners import VCL, Outputs, Spec
 from vestige.continual.learners.vcl import VCLConfig
 from vestige.continual.record import Record
 from vestige.core import checks, rng
-from vestige.data.split import Permute
+from vestige.data.streams import Permute
 from vestige.data.task import Task
 from vestige.runner.experiment import OnProgress
 from vestige.runner.trained import Trained

@@ -31,7 +31,7 @@ from vestige.continual.learners.vcl_coreset import CoresetConfig, VCLCoreset
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.errors import InputError, StoreError
-from vestige.data.split import permuted, split, two_task
+from vestige.data.streams import permuted, split, two_task
 
 SMALL = {"hidden": (32,), "lr": 3e-3}
 

@@ -15,7 +15,7 @@ from vestige.continual.learners import METHODS, build
 from vestige.continual.learners.vanilla import Vanilla
 from vestige.continual.learners.vcl_coreset import VCLCoreset
 from vestige.core import rng
-from vestige.data.split import split
+from vestige.data.streams import split
 
 X = torch.rand(50, 4, 4, generator=rng.fork(0, "x"))
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 from toys import blobs
 from vestige.continual.learners import Outputs, build
 from vestige.core.errors import InputError, UnknownName
-from vestige.data.split import split
+from vestige.data.streams import split
 
 
 @pytest.mark.parametrize("outputs", [(0, 1, 2, 3, 4), (1, 2), (3, 4), (0, 2, 4), (2,), (0, 4, 2), (2, 0, 1)])

@@ -11,7 +11,7 @@ from vestige.continual.learners import build
 from vestige.continual.learners.dgr import mixed
 from vestige.continual.learners.generated import Samples
 from vestige.core.errors import InputError
-from vestige.data.split import permuted, split
+from vestige.data.streams import permuted, split
 
 TINY = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch": 20, "collapse": 0.0}
 FIELDS = {"hidden": (6,), "generator_options": TINY, "samples_per_class": 5}

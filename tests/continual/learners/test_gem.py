@@ -9,7 +9,7 @@ from toys import blobs
 from vestige.continual.learners import build
 from vestige.continual.learners.gem import dual, projected
 from vestige.core.errors import InputError
-from vestige.data.split import split
+from vestige.data.streams import split
 
 
 def gradients(t=4, p=30, seed=0):

@@ -12,8 +12,7 @@ from vestige.continual.learners.base import Spec
 from vestige.continual.learners.generated import GeneratedConfig, Generating, Place
 from vestige.continual.learners.vanilla import Vanilla
 from vestige.core.errors import InputError, StoreError
-from vestige.data.borderless import blurred
-from vestige.data.split import permuted, split
+from vestige.data.streams import blurred, permuted, split
 
 
 class Replaying(Generating, Vanilla):

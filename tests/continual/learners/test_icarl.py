@@ -8,7 +8,7 @@ from toys import blobs
 from vestige.continual import protocol
 from vestige.continual.learners import build
 from vestige.continual.learners.icarl import class_means, icarl_losses
-from vestige.data.split import split
+from vestige.data.streams import split
 
 
 def tasks():

@@ -8,7 +8,7 @@ from vestige.continual.learners import METHODS, build
 from vestige.continual.learners.presets import AUTHORS
 from vestige.continual.learners.pull import copied, trained, unit_range
 from vestige.core.errors import InputError, UnknownName
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
 
 

@@ -9,7 +9,7 @@ from vestige.continual.learners import Vanilla, build, posterior
 from vestige.continual.learners.posterior import Posterior, how_sure
 from vestige.core import rng
 from vestige.core.errors import InputError
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.metrics.uncertainty import Uncertainty, expected_calibration_error
 from vestige.nets.ensembles import member_seed
 

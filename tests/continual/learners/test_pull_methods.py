@@ -6,7 +6,7 @@ import torch
 from toys import blobs
 from vestige.continual.learners import build
 from vestige.continual.learners.pull import add_pull, copied, pull_value, trained, unit_range
-from vestige.data.split import split
+from vestige.data.streams import split
 from vestige.nets.fisher import fisher_empirical
 
 

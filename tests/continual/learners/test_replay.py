@@ -13,8 +13,7 @@ from vestige.continual.learners.remember import Rivals, look_at, rivals_after
 from vestige.continual.learners.replay import REPLAYS, class_weights, dealt
 from vestige.continual.memory import SAMPLERS
 from vestige.core.errors import InputError, UnknownName
-from vestige.data.borderless import blurred
-from vestige.data.split import permuted, split
+from vestige.data.streams import blurred, permuted, split
 
 
 def tasks(**options):

@@ -13,7 +13,7 @@ from vestige.continual.learners.vcl import VCL, VCLConfig, expected_loss
 from vestige.continual.learners.vcl_coreset import CoresetConfig, CoresetOnly, VCLCoreset
 from vestige.core import rng
 from vestige.core.errors import InputError
-from vestige.data.split import permuted, split
+from vestige.data.streams import permuted, split
 
 SMALL = {"hidden": (16,), "train_samples": 3, "test_samples": 20, "fit_steps": 20, "lr": 1e-2}
 

@@ -14,7 +14,7 @@ from vestige.continual.learners.vgr import VGR, VGRVCL
 from vestige.continual.learners.vgr_mc_dropout import VGRMCDropout
 from vestige.core import rng
 from vestige.core.errors import InputError
-from vestige.data.split import split
+from vestige.data.streams import split
 
 FIELDS = {"hidden": (16,), "test_samples": 5, "generator": "means", "generator_options": {"collapse": 0.0}, "lr": 1e-2}
 VARIATIONAL = FIELDS | {"train_samples": 3, "fit_steps": 5}

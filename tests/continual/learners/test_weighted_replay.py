@@ -11,7 +11,7 @@ from vestige.continual.learners import build
 from vestige.continual.learners.following import tempered
 from vestige.continual.learners.generated import Samples
 from vestige.core.errors import InputError
-from vestige.data.split import permuted, split
+from vestige.data.streams import permuted, split
 from vestige.generators.vae import VAE
 
 TINY = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch": 20, "collapse": 0.0}

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from vestige.core.checks import refuse
 from vestige.core.errors import InputError
-from vestige.data.npz import Npz
-from vestige.data.source import Parts, Remote, Source
+from vestige.data.formats import Npz
+from vestige.data.source import DataSource, Parts, Remote
 
 NAMES = ("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow", "Aspen", "Douglas-fir", "Krummholz")
 COLUMNS = 54
@@ -51,7 +51,7 @@ def read_files(paths: Mapping[str, Path]) -> Parts:
     return split(table[:, :-1].astype(np.float32), table[:, -1].astype(np.int64), str(path))
 
 
-COVTYPE = Source(
+COVTYPE = DataSource(
     name="covtype",
     about="15 120 + 565 892 rows, 54 columns, 7 classes",
     licence="CC BY 4.0",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vestige.data.source import Parts, Source, split_every_nth
+from vestige.data.source import DataSource, Parts, split_every_nth
 
 NAMES = tuple("0123456789")
 
@@ -22,7 +22,7 @@ def read_installed() -> Parts:
     return split_every_nth(x, labels.astype(np.int64), 5, NAMES)
 
 
-DIGITS = Source(
+DIGITS = DataSource(
     name="digits",
     about="1 797 images, 8 x 8, 10 classes",
     licence="CC BY 4.0 (UCI, Optical Recognition of Handwritten Digits)",

@@ -9,8 +9,8 @@ The data set is mirrored in several places, none of which publishes a checksum, 
 
 from __future__ import annotations
 
-from vestige.data.npz import Npz
-from vestige.data.source import Parts, Source
+from vestige.data.formats import Npz
+from vestige.data.source import DataSource, Parts
 
 NAMES = ("down", "up")
 COLUMNS = 6
@@ -25,7 +25,7 @@ def read_npz(npz: Npz) -> Parts:
     return Parts(x[:n], y[:n], x[n:], y[n:], NAMES)
 
 
-ELECTRICITY = Source(
+ELECTRICITY = DataSource(
     name="electricity",
     about="45 312 rows in time order, 6 columns, 2 classes",
     licence="not stated",

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from vestige.core.checks import refuse
-from vestige.data.archives import decode_png, read_members
-from vestige.data.npz import Npz, image_splits
-from vestige.data.source import Parts, Remote, Source, split_every_nth
+from vestige.data.formats import Npz, decode_png, image_splits, read_members
+from vestige.data.source import DataSource, Parts, Remote, split_every_nth
 
 NAMES = tuple("ABCDEFGHIJ")
 ARCHIVE = "notMNIST_small.tar.gz"
@@ -49,7 +48,7 @@ def read_files(paths: Mapping[str, Path]) -> Parts:
     return split_every_nth(x, y, TEST_EVERY, NAMES)
 
 
-NOTMNIST = Source(
+NOTMNIST = DataSource(
     name="notmnist",
     about="18 724 images (10 000 in notmnist_10k.npz), 28 x 28, 10 classes",
     licence="none stated",

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.core.checks import refuse
-from vestige.data.archives import decode_png, read_members
-from vestige.data.npz import Npz
-from vestige.data.source import Parts, Remote, Source
+from vestige.data.formats import Npz, decode_png, read_members
+from vestige.data.source import DataSource, Parts, Remote
 
 SIDE = 105
 PEOPLE = 20
@@ -99,7 +98,7 @@ def _place(name: str) -> tuple[str, int, int]:
     return match[1], int(match[2]), int(match[3])
 
 
-OMNIGLOT = Source(
+OMNIGLOT = DataSource(
     name="omniglot",
     about="964 + 659 characters x 20 drawings, 105 x 105, 1 623 classes in 50 groups",
     licence="MIT",
