@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import torch
 
-from vestige.runner.experiment import Experiment, Verdict, line
+from vestige.runner.claims import Claim, Finding, Rule
+from vestige.runner.experiment import Experiment, line
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Config:
 class Dice(Experiment[Config]):
     """The mean of a die."""
 
-    name, item, rule = "dice", "Table 0", "reproduced if within a tenth"
+    name, item = "dice", "Table 0"
+    rule = Rule(Claim("the mean is within a tenth of 3.5", lambda mean: Finding(abs(mean - 3.5) < 0.1, f"{mean:.2f}")))
     presets: ClassVar = {"smoke": Config(10), "laptop": Config(), "paper": Config(10_000)}
     seeds: ClassVar = {"smoke": 1, "laptop": 2, "paper": 3}
     cut: ClassVar = {"smoke": "nearly all throws"}
@@ -37,6 +39,5 @@ class Dice(Experiment[Config]):
     def lines(self, records):
         return [line("die", "mean", [float(r.values["mean"]) for r in records], paper=3.5)]
 
-    def verdict(self, records):
-        near = abs(self.lines(records)[0].ours - 3.5) < 0.1
-        return Verdict("reproduced" if near else "not", "by the mean")
+    def facts(self, records):
+        return self.lines(records)[0].ours

@@ -23,19 +23,17 @@ from vestige_papers.lfiw.table4 import LFIWTable4, LFIWTable5
 from vestige_papers.robust.audit import RobustAudit
 from vestige_papers.robust.early import RobustFig2, RobustFig3, RobustFig4
 from vestige_papers.robust.permuted import RobustFig9, RobustFig10
-from vestige_papers.robust.replay import RobustFig11, RobustFig12, RobustFig19
+from vestige_papers.robust.replay import RobustFig11, RobustFig12, RobustFig19, RobustFig20, RobustFig21
 from vestige_papers.robust.search import RobustSearch
-from vestige_papers.robust.single import RobustFig6, RobustFig8
-from vestige_papers.robust.split import RobustFig5, RobustFig7
-from vestige_papers.robust.sweep import RobustFig20, RobustFig21
+from vestige_papers.robust.split import RobustFig5, RobustFig6, RobustFig7, RobustFig8
 from vestige_papers.robust.timed import RobustFig13, RobustFig14
 from vestige_papers.robust.unseen import RobustFig15, RobustFig16, RobustFig17, RobustFig18
-from vestige_papers.rwalk.samples import Fig4, Fig5
-from vestige_papers.rwalk.search import SearchMNIST
-from vestige_papers.rwalk.table1 import Table1CIFAR, Table1MNIST
-from vestige_papers.rwalk.table2 import Table2
-from vestige_papers.rwalk.table3 import Table3
-from vestige_papers.rwalk.tasks import Fig2, Fig3, Fig6
+from vestige_papers.rwalk.samples import RWalkFig4, RWalkFig5
+from vestige_papers.rwalk.search import RWalkSearchMNIST
+from vestige_papers.rwalk.table1 import RWalkTable1CIFAR, RWalkTable1MNIST
+from vestige_papers.rwalk.table2 import RWalkTable2
+from vestige_papers.rwalk.table3 import RWalkTable3
+from vestige_papers.rwalk.tasks import RWalkFig2, RWalkFig3, RWalkFig6
 
 EXPERIMENTS: dict[str, Experiment[Any]] = {
     "beyond-audit": BeyondAudit(),
@@ -86,16 +84,16 @@ EXPERIMENTS: dict[str, Experiment[Any]] = {
     "robust-fig20": RobustFig20(),
     "robust-fig21": RobustFig21(),
     "robust-search": RobustSearch(),
-    "rwalk-fig2": Fig2(),
-    "rwalk-fig3": Fig3(),
-    "rwalk-fig4": Fig4(),
-    "rwalk-fig5": Fig5(),
-    "rwalk-fig6": Fig6(),
-    "rwalk-search-mnist": SearchMNIST(),
-    "rwalk-table1-cifar": Table1CIFAR(),
-    "rwalk-table1-mnist": Table1MNIST(),
-    "rwalk-table2": Table2(),
-    "rwalk-table3": Table3(),
+    "rwalk-fig2": RWalkFig2(),
+    "rwalk-fig3": RWalkFig3(),
+    "rwalk-fig4": RWalkFig4(),
+    "rwalk-fig5": RWalkFig5(),
+    "rwalk-fig6": RWalkFig6(),
+    "rwalk-search-mnist": RWalkSearchMNIST(),
+    "rwalk-table1-cifar": RWalkTable1CIFAR(),
+    "rwalk-table1-mnist": RWalkTable1MNIST(),
+    "rwalk-table2": RWalkTable2(),
+    "rwalk-table3": RWalkTable3(),
 }
 
 __all__ = ["EXPERIMENTS"]

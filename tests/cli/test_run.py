@@ -56,7 +56,7 @@ def test_the_table_says_what_was_left_out(dice, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "nearly all throws" in shown
     assert "paper" in shown
-    assert "Rule: reproduced if within a tenth" in shown
+    assert "Rule: (a) the mean is within a tenth of 3.5. Reproduced if (a) holds" in shown
 
 
 def test_progress_is_json_lines_beside_the_answer(dice, tmp_path, capsys):

@@ -8,7 +8,7 @@ import torch
 
 from vestige import runner
 from vestige.runner.registry import EXPERIMENTS
-from vestige_papers.beyond.streams import Config, Stage, tasks_of
+from vestige_papers.beyond.matrix import BeyondMatrixConfig, ForgettingStage, tasks_of
 
 
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
@@ -117,8 +117,8 @@ def test_forgetting_and_intransigence_are_losses_of_divergences():
 
 
 def test_the_mixtures_share_their_budget_and_forget():
-    config = Config(stream="mixtures", generator=12.0, tasks=2, n=200, data="digits", dims=3)
-    stage = Stage(config, 0)
+    config = BeyondMatrixConfig(stream="mixtures", generator=12.0, tasks=2, n=200, data="digits", dims=3)
+    stage = ForgettingStage(config, 0)
     stage.train(1)
     before = stage.models[1]
     assert len(before.weights_) == 10  # the budget, or one for each 20 rows
@@ -133,7 +133,7 @@ def test_the_mixtures_share_their_budget_and_forget():
 
 
 def test_gaussians_follow_the_drift_of_the_arm_and_are_their_own_reference():
-    stage = Stage(Config(stream="gaussians", generator=0.1, tasks=3, n=4000), 1)
+    stage = ForgettingStage(BeyondMatrixConfig(stream="gaussians", generator=0.1, tasks=3, n=4000), 1)
     stage.train(3)
     found = stage.sample(3, 1)  # three steps after its data: mean 2 + 0.3, deviation 0.7
     assert found.mean(0).tolist() == pytest.approx([2.3, 2.3], abs=0.05)
@@ -142,7 +142,7 @@ def test_gaussians_follow_the_drift_of_the_arm_and_are_their_own_reference():
 
 
 def test_tasks_are_classes_in_order():
-    config = Config(stream="mixtures", tasks=5, n=30, data="digits", dims=2)
+    config = BeyondMatrixConfig(stream="mixtures", tasks=5, n=30, data="digits", dims=2)
     tasks = tasks_of(config, 0)
     assert list(tasks) == [1, 2, 3, 4, 5]
     assert all(x.shape == (30, 2) for x in tasks.values())

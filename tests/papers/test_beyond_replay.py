@@ -28,7 +28,7 @@ from vestige_papers.beyond.replay import (
     learner_of,
     stream_of,
 )
-from vestige_papers.beyond.replay_rows import Keeping, Study, skewed
+from vestige_papers.beyond.replay_rows import KeepingFollower, Study, skewed
 
 EXPERIMENT = EXPERIMENTS["beyond-replay"]
 TINY = dataclasses.replace(
@@ -105,7 +105,7 @@ def test_the_controls_have_the_weights_that_they_say():
     assert not torch.equal(told[SHUFFLED], told[BOTH])
     oracle, _, _ = after_one_task("oracle both", Study())
     assert oracle.bytes()["memory"] == 80 * 36 * 4
-    assert isinstance(oracle.follower, Keeping)
+    assert isinstance(oracle.follower, KeepingFollower)
     assert oracle.follower.data[0].shape == (80, 6, 6)
     assert oracle.oracle
 

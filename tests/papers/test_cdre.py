@@ -13,7 +13,7 @@ from vestige.core.errors import InputError, MissingPackage
 from vestige.data import load
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.cdre import (
-    drift as cdre_drift,
+    fig2 as cdre_drift,
 )
 from vestige_papers.cdre import (
     fig2 as cdre_fig2,
@@ -370,7 +370,7 @@ def test_own_files_are_halved_and_js_is_doubled(tmp_path):
     np.save(tmp_path / "fake.npy", numbers.standard_normal((300, 2)) + 3)
     experiment = EXPERIMENTS["cdre-table2"]
     paths = {"real": str(tmp_path / "real.npy"), "fake": str(tmp_path / "fake.npy")}
-    config = cdre_table2.Config(**paths, n=300, estimators=("stack",))
+    config = cdre_table2.CDRETable2Config(**paths, n=300, estimators=("stack",))
     record = experiment.run(config, 0, quiet)
     assert (record.details["n"], record.details["width"]) == (300, 2)
     assert "own files" in record.details["features"]
@@ -387,7 +387,7 @@ def test_without_the_extra_the_stand_in_is_principal_components_and_says_so(monk
         raise MissingPackage("pip install 'vestige[features]'")
 
     monkeypatch.setattr(features, "Pretrained", missing)
-    config = cdre_table2.Config(data="digits", n=100, dims=3)
+    config = cdre_table2.CDRETable2Config(data="digits", n=100, dims=3)
     (a, b, c), said = cdre_table2._stand_in(config, 0)
     assert [tuple(x.shape) for x in (a, b, c)] == [(100, 3)] * 3
     assert "3 principal components of digits" in said

@@ -10,8 +10,15 @@ from vestige.generators.pictures import pack
 from vestige.runner import plan, run
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.beyond.matrix_images import over_generators
-from vestige_papers.cdre.generator_runs import GANS, ROWS, SMOKE, Config, generator_of
-from vestige_papers.cdre.generators import CDREFig3, means
+from vestige_papers.cdre.generators import (
+    GANS,
+    ROWS,
+    SMOKE,
+    CDREFig3,
+    CDREGeneratorConfig,
+    generator_of,
+    means,
+)
 
 NAN = math.nan
 MEASURES = ("fid", "kid", "kl", "reverse_kl", "js", "hellinger2")
@@ -52,7 +59,7 @@ def test_figures_of_one_data_set_share_their_runs(smoke):
 
 def test_homes_and_arms():
     fashion, mnist = (EXPERIMENTS[name] for name in ("cdre-fig3", "cdre-fig6"))
-    assert fashion.config(Config())["experiment"] == "cdre-fig3"
+    assert fashion.config(CDREGeneratorConfig())["experiment"] == "cdre-fig3"
     assert mnist.config(mnist.presets["laptop"])["experiment"] == "cdre-fig6"
     images = EXPERIMENTS["beyond-matrix-images"]
     arms = images.arms(images.presets["laptop"])
@@ -64,13 +71,13 @@ def test_homes_and_arms():
 
 def test_rows_are_the_generators_they_say():
     for row, (name, options) in ROWS.items():
-        made = generator_of(Config(row=row, steps=7), (28, 28))
+        made = generator_of(CDREGeneratorConfig(row=row, steps=7), (28, 28))
         assert made.name == name
         assert made.steps == 7
         assert all(getattr(made, key) == value for key, value in options.items())
     paper = CDREFig3.presets["paper"]
-    assert generator_of(Config(row="f-GAN-rvKL", preset=paper.preset), (28, 28)).epochs == 6
-    assert generator_of(Config(row="f-GAN-KL", preset=paper.preset), (28, 28)).epochs == 15
+    assert generator_of(CDREGeneratorConfig(row="f-GAN-rvKL", preset=paper.preset), (28, 28)).epochs == 6
+    assert generator_of(CDREGeneratorConfig(row="f-GAN-KL", preset=paper.preset), (28, 28)).epochs == 15
     assert list(GANS) == ["WGAN", "WGAN-GP", "f-GAN-JS", "f-GAN-KL", "f-GAN-rvKL"]
     assert SMOKE.data == "digits"
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from vestige.core.errors import InputError
-from vestige_papers.lfiw.few_shot import FewShot
+from vestige_papers.lfiw.table2 import FewShot
 
 
 def test_four_blocks_of_64_filters_leave_64_features_of_28_pixels():

@@ -62,7 +62,7 @@ def test_the_model_has_the_moments_of_its_points_and_is_drawn_afresh(monkeypatch
         return real(base, p, q, n, q_sampler=q_sampler, seed=seed)
 
     monkeypatch.setattr(lfiw_fig1, "bootstrap", watched)
-    config = lfiw_fig1.Config(sizes=(), n=60, members=3, hidden=7, steps=20)
+    config = lfiw_fig1.LFIWFig1Config(sizes=(), n=60, members=3, hidden=7, steps=20)
     record = EXPERIMENT.run(config, 0, quiet)
     assert (len(seen["p"]), len(seen["q"]), seen["n"], tuple(seen["base"].hidden)) == (60, 60, 3, (7,))
     first, second = seen["draws"]

@@ -18,10 +18,10 @@ from vestige_papers.lfiw import (
     goodness as lfiw_goodness,
 )
 from vestige_papers.lfiw import (
-    measures as lfiw_measures,
+    goodness as lfiw_measures,
 )
 from vestige_papers.lfiw import (
-    stand_ins as lfiw_stand_ins,
+    models as lfiw_models,
 )
 from vestige_papers.lfiw import (
     table1 as lfiw_table1,
@@ -29,7 +29,7 @@ from vestige_papers.lfiw import (
 from vestige_papers.lfiw import (
     table4 as lfiw_table4,
 )
-from vestige_papers.lfiw.stand_ins import Setting
+from vestige_papers.lfiw.models import GoodnessSetting
 
 NAMES = ["lfiw-table1", "lfiw-table4", "lfiw-table5", "lfiw-calibration"]
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
@@ -79,7 +79,7 @@ def test_true_weights_bring_skewed_images_back_to_the_reference(smoke):
 
 
 def test_shares_fall_geometrically_to_one_in_skew():
-    shares = lfiw_stand_ins.skewed_shares(3, 4.0)
+    shares = lfiw_models.skewed_shares(3, 4.0)
     assert shares.tolist() == pytest.approx([4 / 7, 2 / 7, 1 / 7])
 
 
@@ -87,7 +87,7 @@ def test_skewed_draws_have_the_wanted_classes_and_their_exact_weights():
     y = torch.tensor([0] * 30 + [1] * 60 + [2] * 10)
     x = torch.arange(100.0)[:, None]
     shares = torch.tensor([0.3, 0.6, 0.1], dtype=torch.float64)
-    images, log_w = lfiw_stand_ins._skewed(x, y, shares, 4.0)(20_000, 0)
+    images, log_w = lfiw_models._skewed(x, y, shares, 4.0)(20_000, 0)
     drawn = y[images[:, 0].long()]
     assert torch.bincount(drawn).double().div(20_000).tolist() == pytest.approx([4 / 7, 2 / 7, 1 / 7], abs=0.015)
     assert log_w.exp().tolist() == pytest.approx((shares / torch.tensor([4 / 7, 2 / 7, 1 / 7]))[drawn].tolist())
@@ -102,9 +102,9 @@ def test_no_image_serves_two_ends(monkeypatch):
         seen["train"] = x
         return features.Identity().fit(x), "pixels"
 
-    monkeypatch.setattr(lfiw_stand_ins, "_map", pixels)
-    setting = Setting(model="skewed", data="digits", features="classifier", n=100, train=300)
-    case = lfiw_stand_ins.make(setting, 3, quiet)
+    monkeypatch.setattr(lfiw_models, "_map", pixels)
+    setting = GoodnessSetting(model="skewed", data="digits", features="classifier", n=100, train=300)
+    case = lfiw_models.make(setting, 3, quiet)
     digits = load("digits")
     parts = [seen["train"].flatten(1).double(), case.fit_p, case.other.x, case.draw(0).x]
     rows = [{tuple(row) for row in part.tolist()} for part in parts]
@@ -115,7 +115,7 @@ def test_no_image_serves_two_ends(monkeypatch):
     assert not torch.equal(case.draw(0).x, case.draw(1).x)
     assert torch.equal(case.draw(1).x, case.draw(1).x)
     with pytest.raises(InputError, match="'n' of lfiw-table1 must be small enough"):
-        lfiw_stand_ins.make(dataclasses.replace(setting, n=900), 0, quiet)
+        lfiw_models.make(dataclasses.replace(setting, n=900), 0, quiet)
 
 
 def test_generators_are_trained_as_the_setting_says(monkeypatch):
@@ -134,11 +134,13 @@ def test_generators_are_trained_as_the_setting_says(monkeypatch):
         built.append((name, options["steps"], options["conditions"]))
         return Model()
 
-    monkeypatch.setattr(lfiw_stand_ins.generators, "build", build)
+    monkeypatch.setattr(lfiw_models.generators, "build", build)
     x, y, shares = torch.zeros(6, 2, 2), torch.zeros(6), torch.tensor([0.5, 0.5, 0.0])
     for model, name, steps in (("vae", "vae", 40), ("gan", "fgan", 50), ("under-trained", "vae", 2)):
         built.clear()
-        sample = lfiw_stand_ins._generated(Setting(model=model, steps=40, gan_steps=50, early=0.05), x, y, shares, 5)
+        sample = lfiw_models._generated(
+            GoodnessSetting(model=model, steps=40, gan_steps=50, early=0.05), x, y, shares, 5
+        )
         images, truth = sample(1000, 0)
         assert built[:2] == [(name, steps, 3), (x.shape, 5)]
         assert built[2] == pytest.approx([500, 500, 0], abs=60)  # as often as in the data
@@ -150,11 +152,11 @@ def test_without_the_extra_the_map_is_principal_components_and_says_so(monkeypat
     def missing(**options):
         raise MissingPackage("pip install 'vestige[features]'")
 
-    monkeypatch.setattr(lfiw_stand_ins.features, "Pretrained", missing)
-    setting = Setting(model="skewed", data="digits", features="pretrained", n=100, train=300)
-    case = lfiw_stand_ins.make(setting, 0, quiet)
+    monkeypatch.setattr(lfiw_models.features, "Pretrained", missing)
+    setting = GoodnessSetting(model="skewed", data="digits", features="pretrained", n=100, train=300)
+    case = lfiw_models.make(setting, 0, quiet)
     assert case.map == "pca"
-    assert case.test.shape == (100, lfiw_stand_ins.COMPONENTS)
+    assert case.test.shape == (100, lfiw_models.COMPONENTS)
     assert case.other.logits is None
     assert "pip install" in case.said
     assert lfiw_goodness.label(("skewed", "digits", "pca")) == "skewed, digits, principal components"
@@ -169,7 +171,7 @@ def test_arms_are_models_by_data_sets_and_some_through_the_pretrained_network():
     assert told[-2:] == [("vae", "mnist", "pretrained", 600), ("skewed", "mnist", "pretrained", 600)]
     assert experiment.arms(arms[0]) == [arms[0]]
     with pytest.raises(InputError, match="Did you mean 'vae'"):
-        experiment.arms(Setting(models=("vea",)))
+        experiment.arms(GoodnessSetting(models=("vea",)))
 
 
 # The reader's own files
@@ -186,7 +188,7 @@ def own(tmp_path):
 
 def test_own_files_give_the_same_tables(own):
     experiment = EXPERIMENTS["lfiw-table1"]
-    (arm,) = experiment.arms(Setting(**own, n=1000, draws=4, hidden=30))
+    (arm,) = experiment.arms(GoodnessSetting(**own, n=1000, draws=4, hidden=30))
     record = experiment.run(arm, 0, quiet)
     fid = {row: float(record.values[f"{row}.fid"].mean()) for row in ("Default", "LFIW", "Reference")}
     assert fid["Default"] == pytest.approx(0.5, abs=0.25)  # two coordinates, half a deviation each
@@ -202,8 +204,8 @@ def test_own_files_give_the_same_tables(own):
 
 
 def test_own_draws_come_from_rows_that_the_classifier_has_not_seen(own):
-    (arm,) = EXPERIMENTS["lfiw-table1"].arms(Setting(**own, n=500))
-    case = lfiw_stand_ins.make(arm, 1, quiet)
+    (arm,) = EXPERIMENTS["lfiw-table1"].arms(GoodnessSetting(**own, n=500))
+    case = lfiw_models.make(arm, 1, quiet)
     sets = [{tuple(row) for row in part.tolist()} for part in (case.fit_p, case.test, case.other.x)]
     assert [len(s) for s in sets] == [500, 500, 500]
     assert len(sets[0] | sets[1] | sets[2]) == 1500
@@ -218,8 +220,8 @@ def test_a_stored_map_is_applied_and_a_classifier_gives_an_inception_score(tmp_p
     np.save(tmp_path / "real.npy", digits.train_x.numpy())
     np.save(tmp_path / "fake.npy", digits.test_x.numpy())
     paths = {name: str(tmp_path / f"{name}.npy") for name in ("real", "fake")}
-    (arm,) = EXPERIMENTS["lfiw-table1"].arms(Setting(**paths, features=str(tmp_path / "map.json"), n=100))
-    case = lfiw_stand_ins.make(arm, 0, quiet)
+    (arm,) = EXPERIMENTS["lfiw-table1"].arms(GoodnessSetting(**paths, features=str(tmp_path / "map.json"), n=100))
+    case = lfiw_models.make(arm, 0, quiet)
     assert case.map == "classifier"
     drawn = case.draw(0)
     assert drawn.x.shape == (100, 5)
@@ -229,15 +231,15 @@ def test_a_stored_map_is_applied_and_a_classifier_gives_an_inception_score(tmp_p
     np.save(tmp_path / "wide.npy", np.zeros((20, 65)))
     wide = {name: str(tmp_path / "wide.npy") for name in ("real", "fake")}
     with pytest.raises(InputError, match="'features' of lfiw-table1 must be a map of samples with 65 numbers"):
-        EXPERIMENTS["lfiw-table1"].arms(Setting(**wide, features=str(tmp_path / "map.json")))
+        EXPERIMENTS["lfiw-table1"].arms(GoodnessSetting(**wide, features=str(tmp_path / "map.json")))
 
 
 def test_other_files_under_the_same_names_are_another_unit(own):
     experiment = EXPERIMENTS["lfiw-table4"]
-    (before,) = experiment.arms(Setting(**own))
-    assert experiment.arms(Setting(**own)) == [before]
+    (before,) = experiment.arms(GoodnessSetting(**own))
+    assert experiment.arms(GoodnessSetting(**own)) == [before]
     np.save(own["fake"], np.load(own["fake"]) + 1e-6)
-    (after,) = experiment.arms(Setting(**own))
+    (after,) = experiment.arms(GoodnessSetting(**own))
     assert experiment.unit_id(before, 0) != experiment.unit_id(after, 0)
 
 
@@ -284,9 +286,9 @@ def gaussian_case(n=4000):
 
     def draw(i):
         x = draws[i]
-        return lfiw_stand_ins.Drawn(x, torch.cat([x, -x], 1), 0.3 * x[:, 0] - 0.045)
+        return lfiw_models.FeatureDraw(x, torch.cat([x, -x], 1), 0.3 * x[:, 0] - 0.045)
 
-    return lfiw_stand_ins.Case(*parts, parts[1], lfiw_stand_ins.Drawn(parts[0], None), draw, "identity", "")
+    return lfiw_models.WeighedModel(*parts, parts[1], lfiw_models.FeatureDraw(parts[0], None), draw, "identity", "")
 
 
 def test_estimators_by_hand():

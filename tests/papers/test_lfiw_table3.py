@@ -12,9 +12,9 @@ from vestige.core.errors import InputError
 from vestige.policy import Estimate
 from vestige.policy.collect import Truth
 from vestige.runner.registry import EXPERIMENTS
-from vestige_papers.lfiw import policies as lfiw_policies
+from vestige_papers.lfiw import table3 as lfiw_policies
 from vestige_papers.lfiw import table3 as lfiw_table3
-from vestige_papers.lfiw.policies import CHEETAH, HUMANOID, SWIMMER
+from vestige_papers.lfiw.table3 import CHEETAH, HUMANOID, SWIMMER
 
 TABLE, FIGURE = EXPERIMENTS["lfiw-table3"], EXPERIMENTS["lfiw-fig3"]
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")

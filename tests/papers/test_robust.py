@@ -12,7 +12,7 @@ from vestige.continual import learners as methods
 from vestige.continual.record import load_all
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.robust import (
-    single as robust_single,
+    split as robust_single,
 )
 from vestige_papers.robust import (
     split as robust_split,
@@ -31,7 +31,7 @@ from vestige_papers.robust.runs import (
     METHODS,
     ROWS,
     VCL,
-    Setting,
+    RobustSetting,
     filled,
     learner_of,
     new_task,
@@ -118,7 +118,7 @@ def test_a_whole_smoke_run_is_read(name, tmp_path):
 
 def test_what_is_open_is_as_printed():
     """B.2 to B.5."""
-    fig6 = filled(Setting(), HYBRID)
+    fig6 = filled(RobustSetting(), HYBRID)
     assert (fig6.hidden, fig6.epochs, fig6.coreset, fig6.coreset_steps, fig6.lr) == ((256, 256), 120, 40, 120, 1e-3)
     assert fig6.batch_size >= 12_700, "B.3: batches as large as the training set"
     fig7 = EXPERIMENTS["robust-fig7"].arms(EXPERIMENTS["robust-fig7"].presets["paper"])
@@ -135,7 +135,9 @@ def test_what_is_open_is_as_printed():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_unit_reaches_its_learner_whole(preset):
     for row in ROWS if preset != "permuted-mnist" else (VCL, HYBRID, CORESET):
-        start = Setting(preset=preset, data="digits", log_var=-7.0, hidden=(8,), coreset=3, train_samples=4, tasks=2)
+        start = RobustSetting(
+            preset=preset, data="digits", log_var=-7.0, hidden=(8,), coreset=3, train_samples=4, tasks=2
+        )
         unit = filled(start, row, coreset_steps=9)
         stream = stream_of(unit, 0)
         learner = learner_of(unit, stream, 0)
@@ -162,7 +164,9 @@ def test_a_unit_reaches_its_learner_whole(preset):
 
 @pytest.mark.parametrize(("row", "preset"), [(HYBRID, "split-mnist"), (CORESET, "split-mnist-multi")])
 def test_a_fit_from_the_first_prior_is_the_usual_fit_but_for_the_prior(row, preset):
-    start = Setting(preset=preset, data="digits", hidden=(8,), coreset=5, train_samples=3, fit_steps=5, coreset_steps=4)
+    start = RobustSetting(
+        preset=preset, data="digits", hidden=(8,), coreset=5, train_samples=3, fit_steps=5, coreset_steps=4
+    )
     stream = stream_of(filled(start, row), 0)
     both = [learner_of(filled(start, row, coreset_prior=prior), stream, 0) for prior in ("posterior", "first")]
     for task in stream:
@@ -354,8 +358,12 @@ def test_the_time_of_print_belongs_to_the_length_of_print():
 
 
 def test_training_is_cut_by_epochs_or_by_steps():
-    assert robust_timed.shortened(Setting(epochs=120, batch_size=60_000), 0.1) == Setting(epochs=12, batch_size=60_000)
-    assert robust_timed.shortened(Setting(epochs=1, batch_size=100), 0.1) == Setting(epochs=1, batch_size=1000)
+    assert robust_timed.shortened(RobustSetting(epochs=120, batch_size=60_000), 0.1) == RobustSetting(
+        epochs=12, batch_size=60_000
+    )
+    assert robust_timed.shortened(RobustSetting(epochs=1, batch_size=100), 0.1) == RobustSetting(
+        epochs=1, batch_size=1000
+    )
 
 
 def test_figures_share_the_units_of_fig5_and_fig6(tmp_path):

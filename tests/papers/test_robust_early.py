@@ -10,9 +10,17 @@ from vestige import runner
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.runner.registry import EXPERIMENTS
-from vestige_papers.robust import early_runs as robust_early_runs
-from vestige_papers.robust.early import PAPER, early_values, mean_and_se
-from vestige_papers.robust.early_runs import Setting, gathered, learner_of, stream_of, watched
+from vestige_papers.robust import early as robust_early_runs
+from vestige_papers.robust.early import (
+    PAPER,
+    EarlySetting,
+    early_values,
+    gathered,
+    learner_of,
+    mean_and_se,
+    stream_of,
+    watched,
+)
 from vestige_papers.robust.first_batches import KINDS, Early, watch
 
 NAMES = ("robust-fig2", "robust-fig3", "robust-fig4")
@@ -241,7 +249,7 @@ def test_a_figure_and_its_words(name, smoke):
     paper = experiment.presets["paper"]
     assert (paper.hidden, paper.epochs, paper.batch_size, paper.lr) == ((100, 100), 120, 256, 1e-3)
     assert (paper.runs, paper.batches, paper.early_batch_size) == (100, 15, 16)
-    assert isinstance(paper, Setting)
+    assert isinstance(paper, EarlySetting)
 
 
 @pytest.mark.parametrize("name", ["robust-fig2", "robust-fig3", "robust-fig4"])

@@ -19,7 +19,7 @@ from vestige_papers.robust.runs import (
     VCL,
     VGR,
     Replayed,
-    Setting,
+    RobustSetting,
     filled,
     learner_of,
     plain,
@@ -105,7 +105,7 @@ def test_units_without_generators_are_as_they_were():
     """A unit of VCL has none of the fields of a run that replays, so that its id does not change."""
     for name in ("robust-fig11", "robust-fig13"):
         units = EXPERIMENTS[name].arms(PRESETS["laptop"])
-        assert {type(u) for u in units if u.row != VGR} == {Setting}
+        assert {type(u) for u in units if u.row != VGR} == {RobustSetting}
     fig6 = EXPERIMENTS["robust-fig6"]
     assert EXPERIMENTS["robust-fig11"].arms(PRESETS["laptop"])[0] == fig6.arms(fig6.presets["laptop"])[0]
     assert EXPERIMENTS["robust-fig11"].config(fig6.arms(fig6.presets["laptop"])[0])["experiment"] == "robust-fig6"
@@ -131,7 +131,9 @@ def test_what_is_open_is_as_printed():
 
 @pytest.mark.parametrize("row", [VGR, DROPOUT])
 def test_a_unit_reaches_its_learner_whole(row):
-    start = replayed(Setting(data="digits", tasks=2), generator_preset="small", generator_epochs=3, samples_per_class=9)
+    start = replayed(
+        RobustSetting(data="digits", tasks=2), generator_preset="small", generator_epochs=3, samples_per_class=9
+    )
     unit = filled(start, row, hidden=(8,))
     learner = learner_of(unit, stream_of(unit, 0), 0)
     c = learner.config

@@ -11,14 +11,14 @@ from vestige import data, runner
 from vestige.continual.record import load_all
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.rwalk import table3 as rwalk_table3
-from vestige_papers.rwalk.choice import Choice, filled
 from vestige_papers.rwalk.runs import (
     JOINT,
     WITH,
     WITHOUT,
-    Setting,
+    RWalkChoice,
+    RWalkSetting,
+    filled,
     for_validation,
-    judged,
     learner_of,
     score,
     stream_of,
@@ -143,7 +143,7 @@ def test_a_row_decides_over_which_outputs_training_goes():
         if arm.row in WITH:
             assert (learner.config.replay, learner.config.memory_per_class) == (arm.replay, 2)
     icarl = learner_of(
-        Setting(row="iCaRL", data="digits", epochs=1), stream_of(Setting(row="iCaRL", data="digits"), 0), 0
+        RWalkSetting(row="iCaRL", data="digits", epochs=1), stream_of(RWalkSetting(row="iCaRL", data="digits"), 0), 0
     )
     assert (icarl.config.sampler, icarl.config.replay) == ("herding", "mixed")
 
@@ -201,13 +201,6 @@ def test_the_signs_of_f_and_i_are_judged():
     assert "signs" in experiment.verdict(wrong).why.split("Does not hold")[1]
 
 
-def test_judged_counts_claims():
-    assert judged({"a": True, "b": True}).word == "reproduced"
-    assert judged({"a": True, "b": False}).word == "partly"
-    assert judged({"a": True, "b": False, "c": False}).word == "not"
-    assert judged({"a": True, "b": False}).why == "Holds: a. Does not hold: b."
-
-
 def test_the_search_takes_the_best_mean_and_scores_both_heads_without_samples():
     search = EXPERIMENTS["rwalk-search-mnist"]
 
@@ -217,7 +210,7 @@ def test_the_search_takes_the_best_mean_and_scores_both_heads_without_samples():
     assert score(at("EWC", 1.0, 0.5)) == pytest.approx(74.5)
     assert score(at("EWC-S", 1.0, 0.5)) == pytest.approx(50.0)
     records = [at("PI-S", 1.0, 0.7), at("PI-S", 1.0, 0.5, 1), at("PI-S", 2.0, 0.65), at("PI-S", 2.0, 0.65, 1)]
-    assert chosen(records) == {"PI-S": Choice(2.0, 2, False)}
+    assert chosen(records) == {"PI-S": RWalkChoice(2.0, 2, False)}
     laptop = search.presets["laptop"]
     assert all(arm.validate for arm in search.arms(laptop))
     assert {arm.row for arm in search.arms(laptop) if arm.per_class is None} == {*WITHOUT, "Vanilla-S"}
@@ -232,12 +225,12 @@ def test_table1_takes_what_the_kept_search_found():
 
 
 def test_a_choice_fills_what_is_open_and_no_more():
-    open_, choice = Setting(per_class=500), Choice(10.0, 8)
-    assert filled(open_, "PI", choice) == Setting(row="PI", lam=10.0, epochs=8, per_class=500)
-    assert filled(open_, "PI", Choice(10.0, 1, whole=True)).per_class is None
-    given = Setting(lam=3.0, epochs=2, per_class=7)
-    assert filled(given, "PI", choice) == Setting(row="PI", lam=3.0, epochs=2, per_class=7)
-    assert filled(given, "Vanilla", Choice(None, 8)).lam is None
+    open_, choice = RWalkSetting(per_class=500), RWalkChoice(10.0, 8)
+    assert filled(open_, "PI", choice) == RWalkSetting(row="PI", lam=10.0, epochs=8, per_class=500)
+    assert filled(open_, "PI", RWalkChoice(10.0, 1, whole=True)).per_class is None
+    given = RWalkSetting(lam=3.0, epochs=2, per_class=7)
+    assert filled(given, "PI", choice) == RWalkSetting(row="PI", lam=3.0, epochs=2, per_class=7)
+    assert filled(given, "Vanilla", RWalkChoice(None, 8)).lam is None
     assert str(choice) == "lambda 10, 8 epochs of few rows"
 
 

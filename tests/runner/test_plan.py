@@ -28,12 +28,12 @@ class Config:
 
 @pytest.fixture
 def toy(monkeypatch):
-    from vestige.runner.experiment import Experiment, Verdict
+    from vestige.runner.experiment import Experiment
 
     class Toy(Experiment[Config]):
         """A toy."""
 
-        name, item, rule = "toy", "nothing", "never"
+        name, item = "toy", "nothing"
         presets: ClassVar = {"smoke": Config(), "laptop": Config(steps=9), "paper": Config(steps=99)}
         seeds: ClassVar = {"smoke": 2, "laptop": 3, "paper": 4}
         runs = 0
@@ -44,9 +44,6 @@ def toy(monkeypatch):
 
         def lines(self, records):
             return []
-
-        def verdict(self, records):
-            return Verdict("not judged", "")
 
     monkeypatch.setitem(EXPERIMENTS, "toy", Toy())
     return EXPERIMENTS["toy"]

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from vestige.cli.live import Board
     from vestige.continual.record import Record
     from vestige.runner import Finished, Unit
-    from vestige.runner.experiment import Experiment, Verdict
+    from vestige.runner.claims import Verdict
+    from vestige.runner.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ def _document(
         "cut": experiment.cut.get(preset, ""),
         "lines": experiment.lines(records),
         "verdict": verdict,
-        "rule": experiment.rule,
+        "rule": str(experiment.rule),
         "records": [record.id for record in records],
         "figures": [str(path) for path in figures],
     }

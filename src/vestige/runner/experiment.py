@@ -2,8 +2,8 @@
 
 An experiment is one table or figure of a paper. It is cut into units, (configuration, seed) -> Record, that know
 nothing of each other, so that they can run in any order and on any machine; `lines` then sets what was measured beside
-what was published, and `verdict` applies a rule that stands in the file before the run. A configuration is a frozen
-dataclass of plain values, whole: what ran is what is stored.
+what was published, and `rule` holds the claims that are checked (see `claims`): it stands in the file before the run. A
+configuration is a frozen dataclass of plain values, whole: what ran is what is stored.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from scipy import special
 
 from vestige.continual import versions
 from vestige.continual.record import Record, run_id
+from vestige.runner.claims import NotJudged, Rule, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 C = TypeVar("C")
+K = TypeVar("K")
 # Called by a run with the share that is done, in [0, 1], and a few words on where it stands.
 OnProgress = Callable[[float, str], None]
 PRESETS = ("smoke", "laptop", "paper")
@@ -78,20 +80,14 @@ class Gap:
         return f"{self.mean:+.1f} ({self.se:.1f})"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether the paper's finding came out, by the experiment's own rule, and on what ground."""
-
-    word: Literal["reproduced", "partly", "not", "not judged"]
-    why: str
-
-
 class Experiment(ABC, Generic[C]):
     """One table or figure; its docstring's first line says what it is."""
 
     name: ClassVar[str]
     item: ClassVar[str]  # "CDRE Fig. 2a"
-    rule: ClassVar[str]  # in words: when it counts as reproduced, partly, or not
+    rule: ClassVar[Rule] = Rule(
+        note="It has no rule."
+    )  # the claims that are checked, and when it counts as reproduced, partly, or not
     presets: ClassVar[Mapping[str, Any]]  # smoke, laptop, paper -> C
     seeds: ClassVar[Mapping[str, int]]
     cut: ClassVar[Mapping[str, str]] = {}  # what smoke and laptop leave out of the published setting
@@ -115,9 +111,22 @@ class Experiment(ABC, Generic[C]):
     def lines(self, records: Sequence[Record]) -> list[Line]:
         """What was measured, beside what was published."""
 
-    @abstractmethod
+    def facts(self, records: Sequence[Record]) -> Any:  # noqa: ANN401 - what the claims of its rule are checked on
+        """What the claims of `rule` read; raises `NotJudged` where Records are missing. By default the Records."""
+        return records
+
+    def remarks(self, facts: Any) -> str:  # noqa: ANN401
+        """What else a reader should know beside the verdict; nothing by default."""
+        return ""
+
     def verdict(self, records: Sequence[Record]) -> Verdict:
         """`rule`, applied."""
+        try:
+            facts = self.facts(records)
+        except NotJudged as reason:
+            return Verdict("not judged", str(reason))
+        found = self.rule.judge(facts)
+        return Verdict(found.word, f"{found.why} {self.remarks(facts)}".strip())
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Pictures by name; none by default."""
@@ -171,6 +180,14 @@ def gap(differences: Sequence[float]) -> Gap:
     """Of the differences of at least two seeds."""
     n = len(differences)
     return Gap(statistics.fmean(differences), statistics.stdev(differences) / math.sqrt(n), n)
+
+
+def grouped(records: Iterable[Record], key: Callable[[Record], K]) -> dict[K, list[Record]]:
+    """Records by `key`, groups in the order in which they come, each by seed."""
+    found: dict[K, list[Record]] = {}
+    for one in records:
+        found.setdefault(key(one), []).append(one)
+    return {name: sorted(runs, key=lambda r: r.seed) for name, runs in found.items()}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON has no tuples

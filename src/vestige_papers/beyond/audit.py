@@ -1,6 +1,6 @@
 """Beyond the papers: published evaluations, described as streams, audited.
 
-`beyond_papers` holds what the papers at hand say about evaluations of their own and of others, each fact with its
+`papers` holds what the papers at hand say about evaluations of their own and of others, each fact with its
 place. From the description alone follow head, labels, kept data and length. Resemblance is not declared but measured:
 where the description fits a stream that can be made here, plain training goes through it and the audit looks. What
 nobody wrote down is not measured, which is the commonest verdict; that is a finding about papers, not about methods.
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, Facts, audit, audit_of
 from vestige.continual.record import Record
-from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
+from vestige.runner.claims import Claim, Finding, NotJudged, Rule, those
+from vestige.runner.experiment import Experiment, Line, OnProgress, line
 from vestige_papers.beyond.papers import PUBLISHED
 from vestige_papers.robust import audit as robust_audit
-from vestige_papers.robust.audit import PLAIN, SPLIT, holds
+from vestige_papers.robust.audit import PLAIN, SPLIT, RobustAuditConfig, holds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +29,7 @@ FASHION = "split fashion"
 
 
 @dataclass(frozen=True)
-class Config:
+class BeyondAuditConfig:
     """`evaluation` is set by the arms; the rest is how the streams are made that resemblance is measured on."""
 
     evaluation: str = ""
@@ -40,21 +41,29 @@ class Config:
     epochs: int = 3
 
 
-class BeyondAudit(Experiment[Config]):
+class BeyondAudit(Experiment[BeyondAuditConfig]):
     """Evaluations of other papers, described as streams: which desiderata hold, and which nobody wrote down."""
 
     name = "beyond-audit"
     item = "published evaluations, audited"
-    rule = (
-        "Reproduced if every desideratum that the papers say an evaluation sets aside is flagged, none that they say "
-        "it respects is, and every evaluation that is known to respect all five is one in which print has the methods "
-        "that keep no data do badly (Farquhar and Gal section 5: no prior-focused approach has been shown to perform "
-        "well in such an evaluation); partly if the first holds and at most one of the others does not; not otherwise."
+    rule = Rule(
+        Claim(
+            "every desideratum that the papers say an evaluation sets aside is flagged", lambda places: places["aside"]
+        ),
+        Claim("none that they say it respects is flagged", lambda places: places["respected"]),
+        Claim(
+            "every evaluation that is known to respect all five is one in which print has the methods that keep no "
+            "data do badly (Farquhar and Gal section 5: no prior-focused approach has been shown to perform well in "
+            "such an evaluation)",
+            lambda places: places["whole"],
+        ),
+        partly=those("a") & (those("b") | those("c")),
+        note="Judged on the first seed of each evaluation.",
     )
-    presets: ClassVar[Mapping[str, Config]] = {
-        "smoke": Config(data="digits", fashion="digits", per_class=20, permuted=3, hidden=(16,), epochs=1),
-        "laptop": Config(),
-        "paper": Config(per_class=5000, hidden=(256, 256), epochs=10),
+    presets: ClassVar[Mapping[str, BeyondAuditConfig]] = {
+        "smoke": BeyondAuditConfig(data="digits", fashion="digits", per_class=20, permuted=3, hidden=(16,), epochs=1),
+        "laptop": BeyondAuditConfig(),
+        "paper": BeyondAuditConfig(per_class=5000, hidden=(256, 256), epochs=10),
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 3}
     cut: ClassVar[Mapping[str, str]] = {
@@ -62,17 +71,17 @@ class BeyondAudit(Experiment[Config]):
         "laptop": "training rows beyond 500 a class, one layer of 100 units for 256-256, seeds beyond 1",
     }
 
-    def arms(self, config: Config) -> Sequence[Config]:
+    def arms(self, config: BeyondAuditConfig) -> Sequence[BeyondAuditConfig]:
         """An evaluation each."""
         return [dataclasses.replace(config, evaluation=name) for name in PUBLISHED]
 
-    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
+    def run(self, config: BeyondAuditConfig, seed: int, on_progress: OnProgress) -> Record:
         """Read the description; measure resemblance where it can be."""
         described = PUBLISHED[config.evaluation]
         numbers: Mapping[str, float] | None = None
         if described.stream:
             on_progress(0.0, f"{config.evaluation}, resemblance")
-            made = robust_audit.Config(
+            made = RobustAuditConfig(
                 stream=SPLIT if described.stream == FASHION else described.stream,
                 method=PLAIN,
                 data=config.fashion if described.stream == FASHION else config.data,
@@ -102,33 +111,30 @@ class BeyondAudit(Experiment[Config]):
                     out.append(line(name, q, [holds(a, q) for a in found], paper=paper))
         return out
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The rule, on the first seed of each evaluation."""
+    def facts(self, records: Sequence[Record]) -> dict[str, list[Finding]]:
+        """Findings on what is set aside, on what is respected, and on evaluations that respect all five."""
         audits = {name: found[0] for name, found in by_evaluation(records).items()}
         absent = [name for name in PUBLISHED if name not in audits]
         if absent:
-            return Verdict("not judged", f"there is no Record of {'; '.join(absent)}.")
-        missed, extra, expected = [], [], 0
+            raise NotJudged(f"there is no Record of {'; '.join(absent)}.")
+        places: dict[str, list[Finding]] = {"aside": [], "respected": [], "whole": [], "flagged": []}
         for name, found in audits.items():
             for q, respected in PUBLISHED[name].said.items():
-                expected += not respected
-                if not respected and found[q].verdict != "fails":
-                    missed.append(f"{name}: {q}")
-                elif respected and found[q].verdict == "fails":
-                    extra.append(f"{name}: {q}")
-        whole = [name for name, found in audits.items() if not found.failed and not found.unknown]
-        well = [name for name in whole if not PUBLISHED[name].fails]
-        failing = sum(bool(found.failed) for found in audits.values())
-        parts = {"Not flagged": missed, "Flagged against the papers": extra, "Of these, done well in print": well}
-        why = (
-            f"Of {len(audits)} evaluations {failing} set at least one of the five aside and {len(whole)} are known to "
-            f"respect all five ({'; '.join(whole) or 'none'}). Of {expected} that the papers expect to fail, "
-            f"{expected - len(missed)} do."
+                fails = found[q].verdict == "fails"
+                places["respected" if respected else "aside"].append(Finding(fails != respected, case=f"{name}: {q}"))
+            if not found.failed and not found.unknown:
+                places["whole"].append(Finding(PUBLISHED[name].fails, case=name))
+            places["flagged"].append(Finding(bool(found.failed), case=name))
+        return places
+
+    def remarks(self, facts: Mapping[str, Sequence[Finding]]) -> str:
+        """How many there are."""
+        failing = sum(bool(f.holds) for f in facts["flagged"])
+        whole = [f.case for f in facts["whole"]]
+        return (
+            f"Of {len(facts['flagged'])} evaluations {failing} set at least one of the five aside and {len(whole)} are "
+            f"known to respect all five ({'; '.join(whole) or 'none'})."
         )
-        why += "".join(f" {words}: {'; '.join(places)}." for words, places in parts.items() if places)
-        if missed or (extra and well):
-            return Verdict("not", why)
-        return Verdict("partly" if extra or well else "reproduced", why)
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Evaluations by questions; what was not measured is blank."""
@@ -142,7 +148,7 @@ class BeyondAudit(Experiment[Config]):
 
 
 @functools.cache
-def measured(config: robust_audit.Config, seed: int) -> Mapping[str, float]:
+def measured(config: RobustAuditConfig, seed: int) -> Mapping[str, float]:
     """Resemblance on a stream. Many evaluations share one: what a unit gives does not depend on who asked first."""
     stream = robust_audit.stream_of(config, seed)
     learner = robust_audit.learner_of(config, stream, seed)

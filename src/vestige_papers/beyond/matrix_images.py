@@ -16,9 +16,18 @@ import torch
 
 from vestige.continual.generation import agreement, forgetting, rank_correlation
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
-from vestige_papers.cdre.generator_runs import PAPER_SIZE, ROWS, SMOKE, Config, GeneratorRuns, by_row, last, word
-from vestige_papers.rwalk.runs import judged
+from vestige.runner.claims import Claim, Finding, NotJudged, Rule
+from vestige.runner.experiment import Line, line
+from vestige_papers.cdre.generators import (
+    PAPER_SIZE,
+    ROWS,
+    SMOKE,
+    CDREGeneratorConfig,
+    GeneratorRuns,
+    by_row,
+    last,
+    word,
+)
 
 ALIKE, RANKED = 0.3, 0.5  # Kendall's tau that counts as agreement, over cells and over generators
 
@@ -27,19 +36,26 @@ class BeyondMatrixImages(GeneratorRuns):
     """Beyond the papers: does a chain without data rank image generators as held-out data does?"""
 
     name, item = "beyond-matrix-images", "Agreement of the two views on images"
-    rule = (
-        f"Two claims on each data set: Kendall's tau between FID and Jensen-Shannon divergence over steps and classes "
-        f"is at least {ALIKE:g} in the median over generators; the same over generators, of their means after the last "
-        f"class, is at least {RANKED:g}. All: reproduced; at least half: partly; else not."
+    rule = Rule(
+        Claim(
+            f"Kendall's tau between FID and Jensen-Shannon divergence over steps and classes is at least {ALIKE:g} in "
+            "the median over generators",
+            lambda taus: [Finding(cells >= ALIKE, f"{cells:.2f}", name) for name, (cells, _) in taus.items()],
+        ),
+        Claim(
+            f"the same over generators, of their means after the last class, is at least {RANKED:g}",
+            lambda taus: [Finding(order >= RANKED, f"{order:.2f}", name) for name, (_, order) in taus.items()],
+        ),
+        note="Cases are data sets.",
     )
-    presets: ClassVar[Mapping[str, Config]] = {
+    presets: ClassVar[Mapping[str, CDREGeneratorConfig]] = {
         "smoke": replace(SMOKE, tasks=3),
-        "laptop": Config(data=""),
+        "laptop": CDREGeneratorConfig(data=""),
         "paper": replace(PAPER_SIZE, data=""),
     }
     sets: ClassVar[tuple[str, ...]] = ("fashion_mnist", "mnist")
 
-    def arms(self, config: Config) -> Sequence[Config]:
+    def arms(self, config: CDREGeneratorConfig) -> Sequence[CDREGeneratorConfig]:
         """Both data sets where none is named."""
         named = [config] if config.data else [replace(config, data=name) for name in self.sets]
         return [arm for own in named for arm in super(BeyondMatrixImages, self).arms(own)]
@@ -58,19 +74,17 @@ class BeyondMatrixImages(GeneratorRuns):
                 out += [line(name, f"tau of {word(a)} and js, generators", over_generators(records, name, a))]
         return out
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The claims of `rule`."""
-        claims = {}
+    def facts(self, records: Sequence[Record]) -> dict[str, tuple[float, float]]:
+        """By data set: tau over cells, the median over generators; and tau over generators."""
+        taus = {}
         for name in dict.fromkeys(r.config["data"] for r in records):
             found = by_row(records, name)
             if set(found) != set(ROWS):
-                return Verdict("not judged", f"On {name} only {', '.join(found)} has been run.")
+                raise NotJudged(f"On {name} only {', '.join(found)} has been run.")
             cells = [_mean([agreement(r, "fid", "js") for r in runs]) for runs in found.values()]
             middle = median([tau for tau in cells if not math.isnan(tau)] or [math.nan])
-            order = _mean(over_generators(records, name, "fid"))
-            claims[f"{name}: over steps and classes tau is at least {ALIKE:g} (it is {middle:.2f})"] = middle >= ALIKE
-            claims[f"{name}: over generators tau is at least {RANKED:g} (it is {order:.2f})"] = order >= RANKED
-        return judged(claims)
+            taus[name] = middle, _mean(over_generators(records, name, "fid"))
+        return taus
 
 
 def _mean(taus: Sequence[float]) -> float:

@@ -2,7 +2,7 @@
 
 Single-head Split MNIST and Fashion-MNIST. A conditional VAE learns task after task from its own samples; a chain
 follows it. Rows: plain replay (DGR), VGR, weights in the solver's loss, a next generator taught by resampling, both;
-and controls for every other reason of a gain (see `beyond_replay_rows`): shuffled weights, a pool resampled with equal
+and controls for every other reason of a gain (see `replay_rows`): shuffled weights, a pool resampled with equal
 weights, the current classes from the generator too, an oracle that keeps the data for its ratios, and real replay.
 Three generators: good, under-trained, and skewed: its data has the second class of each task in one row of ten.
 
@@ -39,7 +39,8 @@ from vestige.continual.learners.vgr import VGRConfig
 from vestige.continual.learners.weighted_replay import WeightedReplayConfig
 from vestige.continual.record import Record
 from vestige.metrics import matrix
-from vestige.runner.experiment import BEYOND, Experiment, Line, OnProgress, Verdict, gap, line
+from vestige.runner.claims import Claim, Finding, NotJudged, Rule, some
+from vestige.runner.experiment import BEYOND, Experiment, Line, OnProgress, gap, grouped, line
 from vestige_papers.beyond import replay_rows as kinds
 from vestige_papers.rwalk.runs import for_validation
 
@@ -51,17 +52,17 @@ SHUFFLED_SOLVER, SHUFFLED, POOL = "shuffled solver", "shuffled both", "uniform p
 VGR, REAL = "vgr", "real replay"
 # row -> learner, and which of the two uses of weights it has
 ROWS: Mapping[str, tuple[type[kinds.Studied], bool, bool]] = {
-    DGR: (kinds.Plain, False, False),
-    SOLVER: (kinds.Weighted, True, False),
-    GENERATOR: (kinds.Weighted, False, True),
-    BOTH: (kinds.Weighted, True, True),
-    SHUFFLED_SOLVER: (kinds.Shuffled, True, False),
-    SHUFFLED: (kinds.Shuffled, True, True),
-    POOL: (kinds.Uniform, False, True),
-    "current classes too": (kinds.CurrentToo, False, False),
-    "oracle solver": (kinds.Oracle, True, False),
-    "oracle both": (kinds.Oracle, True, True),
-    REAL: (kinds.Real, False, False),
+    DGR: (kinds.PlainRow, False, False),
+    SOLVER: (kinds.WeightedRow, True, False),
+    GENERATOR: (kinds.WeightedRow, False, True),
+    BOTH: (kinds.WeightedRow, True, True),
+    SHUFFLED_SOLVER: (kinds.ShuffledRow, True, False),
+    SHUFFLED: (kinds.ShuffledRow, True, True),
+    POOL: (kinds.UniformRow, False, True),
+    "current classes too": (kinds.CurrentTooRow, False, False),
+    "oracle solver": (kinds.OracleRow, True, False),
+    "oracle both": (kinds.OracleRow, True, True),
+    REAL: (kinds.RealRow, False, False),
 }
 # What a row's gain must beat besides plain replay.
 CONTROL = {SOLVER: SHUFFLED_SOLVER, GENERATOR: POOL, BOTH: SHUFFLED}
@@ -69,7 +70,7 @@ GOOD, POOR, SKEWED = "good", "under-trained", "skewed"
 
 
 @dataclass(frozen=True)
-class Config:
+class BeyondReplayConfig:
     """`data` and `generator` are set by the arms. `stride` = 2 takes every second pixel, each way."""
 
     data: str = ""
@@ -95,7 +96,7 @@ class Config:
     validate: int = 0
 
 
-def stream_of(config: Config, seed: int) -> data.Stream:
+def stream_of(config: BeyondReplayConfig, seed: int) -> data.Stream:
     """The tasks of a unit."""
     dataset = data.load(config.data)
     if config.validate:
@@ -106,7 +107,7 @@ def stream_of(config: Config, seed: int) -> data.Stream:
     return data.split(replace(dataset, **pixels), 2, order=order, per_class=config.per_class, seed=seed)
 
 
-def learner_of(config: Config, row: str, stream: data.Stream, seed: int, study: kinds.Study) -> Learner:
+def learner_of(config: BeyondReplayConfig, row: str, stream: data.Stream, seed: int, study: kinds.Study) -> Learner:
     """The learner of a row."""
     steps = config.poor_steps if config.generator == POOR else config.steps
     options = {"codes": config.codes, "encoder": (config.width,), "decoder": (config.width,) * 2, "batch": 64}
@@ -116,38 +117,61 @@ def learner_of(config: Config, row: str, stream: data.Stream, seed: int, study: 
     spec = Spec(stream.input_shape, stream.n_outputs)
     if row == VGR:
         posterior = VGRConfig(train_samples=2, test_samples=10, fit_steps=100, **common)
-        variational = kinds.Variational(spec, posterior, seed=seed)
+        variational = kinds.StudiedVGR(spec, posterior, seed=seed)
         variational.study = study
         return variational
     kind, solver, resample = ROWS[row]
     common |= {"condition": "task", "labels": "solver", "share": config.share}
     weighing = {name: getattr(config, name) for name in ("ess", "min_rows", "chain_samples")}
     chosen: DGRConfig = DGRConfig(**common)
-    if issubclass(kind, kinds.Weighted):
+    if issubclass(kind, kinds.WeightedRow):
         chosen = WeightedReplayConfig(solver=solver, resample=resample, **weighing, **common)
     learner = kind(spec, chosen, seed=seed)
     learner.study = study
     return learner
 
 
-class BeyondReplay(Experiment[Config]):
+def _skewed(group: Sequence[Record]) -> bool:
+    return bool(group[0].config["generator"] == SKEWED)
+
+
+def _beats(where: str, group: Sequence[Record]) -> Finding:
+    plain, control = (gap(differences(group, SOLVER, other)) for other in (DGR, SHUFFLED_SOLVER))
+    return Finding(plain.above and control.above, f"{plain} to plain replay, {control} to shuffled weights", where)
+
+
+def _harmless(where: str, group: Sequence[Record]) -> Finding:
+    plain = gap(differences(group, SOLVER, DGR))
+    return Finding(not plain.below, f"{plain}", where)
+
+
+class BeyondReplay(Experiment[BeyondReplayConfig]):
     """Generated replay corrected by ratios to data that is gone, beside every control."""
 
     name = "beyond-replay"
     item = "corrected replay"
-    rule = (
-        f"Reproduced if on every data set, with the skewed generator, weights in the solver's loss (the default) beat "
-        f"plain replay and their shuffled control each {BEYOND}, and with the good and the under-trained one they are "
-        "not as far below plain replay; partly if the first holds on at least one data set; not otherwise. One seed is "
-        "not judged."
+    rule = Rule(
+        Claim(
+            "with the skewed generator, weights in the solver's loss (the default) beat plain replay and their "
+            f"shuffled control each {BEYOND}",
+            lambda groups: [_beats(where, group) for where, group in groups.items() if _skewed(group)],
+        ),
+        Claim(
+            "with the good and the under-trained one they are not as far below plain replay",
+            lambda groups: [_harmless(where, group) for where, group in groups.items() if not _skewed(group)],
+        ),
+        partly=some("a"),
+        note="Cases are data sets and generators. One seed is not judged.",
     )
-    presets: ClassVar[Mapping[str, Config]] = {
-        "smoke": Config(
+    presets: ClassVar[Mapping[str, BeyondReplayConfig]] = {
+        "smoke": BeyondReplayConfig(
             sets=("digits",), classes=6, per_class=60, stride=1, hidden=(16,), epochs=2, codes=3, width=8, steps=15,
             poor_steps=5, chain_samples=100,
         ),
-        "laptop": Config(),
-        "paper": Config(per_class=None, stride=1, hidden=(256, 256), codes=16, width=256, steps=5000, poor_steps=1000),
+        "laptop": BeyondReplayConfig(),
+        "paper": BeyondReplayConfig(
+            per_class=None, stride=1, hidden=(256, 256), codes=16, width=256, steps=5000, poor_steps=1000,
+        ),
     }  # fmt: skip
     uses: ClassVar[tuple[type, ...]] = (WeightedReplay,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
@@ -156,14 +180,14 @@ class BeyondReplay(Experiment[Config]):
         "laptop": "500 rows a class for all, every second pixel each way, small networks, 3 seeds for 10.",
     }
 
-    def arms(self, config: Config) -> Sequence[Config]:
+    def arms(self, config: BeyondReplayConfig) -> Sequence[BeyondReplayConfig]:
         """A data set and a kind of generator each."""
         if config.data:
             return [config]
         kinds = (GOOD, POOR, SKEWED)
         return [replace(config, data=name, generator=kind) for name in config.sets for kind in kinds]
 
-    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
+    def run(self, config: BeyondReplayConfig, seed: int, on_progress: OnProgress) -> Record:
         """Every row on the same tasks."""
         values: dict[str, torch.Tensor] = {}
         details: dict[str, Any] = {"weights": {}, "bytes": {}, "seconds": {}}
@@ -175,11 +199,11 @@ class BeyondReplay(Experiment[Config]):
             values[row] = found.R
             details["bytes"][row] = {k: v[-1] for k, v in found.bytes.items() if k != "peak"}
             details["seconds"][row] = sum(found.seconds["train_cpu"])
-            details["weights"] |= {row: learner.report_} if isinstance(learner, kinds.Weighted) else {}
+            details["weights"] |= {row: learner.report_} if isinstance(learner, kinds.WeightedRow) else {}
             on_progress((i + 1) / len(config.rows), f"{config.data}, {config.generator}: {row}")
         return self.record(config, seed, values=values, details=details)
 
-    def validation(self, config: Config) -> Config:
+    def validation(self, config: BeyondReplayConfig) -> BeyondReplayConfig:
         """Tested on rows held out from training."""
         return replace(config, validate=6)
 
@@ -198,26 +222,15 @@ class BeyondReplay(Experiment[Config]):
                 out += [line(label, f"less {other}", differences(group, row, other)) for other in others]
         return out
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The rule."""
+    def facts(self, records: Sequence[Record]) -> dict[str, list[Record]]:
+        """Records of each data set and generator."""
         groups = by_unit(records)
         needed = {DGR, SOLVER, SHUFFLED_SOLVER}
         if any(len(group) < 2 or not needed <= set(group[0].values) for group in groups.values()):
-            return Verdict(
-                "not judged", "needs two seeds of plain replay, of weights in the solver's loss and of their control."
-            )
-        gains, harms, said = {}, [], []
-        for where, group in groups.items():
-            plain, control = (gap(differences(group, SOLVER, other)) for other in (DGR, SHUFFLED_SOLVER))
-            said.append(f"{where}: {plain} to plain replay, {control} to shuffled weights")
-            if group[0].config["generator"] == SKEWED:
-                gains[group[0].config["data"]] = plain.above and control.above
-            elif plain.below:
-                harms.append(where)
-        why = f"Points of accuracy with weights in the solver's loss: {'; '.join(said)}."
-        if gains and all(gains.values()) and not harms:
-            return Verdict("reproduced", why)
-        return Verdict("partly" if any(gains.values()) else "not", why)
+            raise NotJudged("needs two seeds of plain replay, of weights in the solver's loss and of their control.")
+        if not any(map(_skewed, groups.values())):
+            raise NotJudged("the skewed generator was not run.")
+        return groups
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Distance from plain replay, by row."""
@@ -241,7 +254,4 @@ def differences(group: Sequence[Record], row: str, other: str) -> list[float]:
 
 def by_unit(records: Sequence[Record]) -> dict[str, list[Record]]:
     """Records of each data set and generator, by seed."""
-    groups: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda r: r.seed):
-        groups.setdefault(f"{record.config['data']}, {record.config['generator']}", []).append(record)
-    return groups
+    return grouped(records, lambda r: f"{r.config['data']}, {r.config['generator']}")

@@ -92,20 +92,20 @@ class Studied(Generating):
             self.study.shelf[key] = self.taught[0].generator.state_dict()
 
 
-class Plain(DGR, Studied):
+class PlainRow(DGR, Studied):
     """Generated replay as it comes."""
 
 
-class Variational(VGR, Studied):
+class StudiedVGR(VGR, Studied):
     """VGR from the same rows. Its generators are told the class, so that a skew leaves them its shares."""
 
 
-class Weighted(WeightedReplay, Studied):
+class WeightedRow(WeightedReplay, Studied):
     """Weights by the chain, in the solver's loss, in the generator's next lesson, or both."""
 
 
-class Shuffled(Weighted):
-    """The same weights, dealt out anew among the samples of a condition: noise of the same size, and no bias mended."""
+class ShuffledRow(WeightedRow):
+    """The same weights in another order among the samples of a condition: noise of the same size, no bias corrected."""
 
     def weigh(self, x: Float[Tensor, "m *shape"], condition: int, seed: int) -> tuple[Float[Tensor, " m"], Told]:
         """Weights that belong to other samples."""
@@ -113,23 +113,23 @@ class Shuffled(Weighted):
         return found[torch.randperm(len(found), generator=rng.fork(seed, "shuffle", condition))], told
 
 
-class Blind(Follower):
+class BlindFollower(Follower):
     """Sees nothing, so that every weight is one."""
 
     def step(self, generator: Generator, data: Mapping[int, Tensor], *, seed: int) -> None:
         """Nothing is followed."""
 
 
-class Uniform(Weighted):
+class UniformRow(WeightedRow):
     """A pool of samples resampled with equal weights: what resampling does by itself."""
 
     def fresh_follower(self) -> Follower:
         """One that sees nothing."""
         c = self.config
-        return Blind(estimator=c.estimator, samples=c.chain_samples, min_rows=c.min_rows, blur=c.blur)
+        return BlindFollower(estimator=c.estimator, samples=c.chain_samples, min_rows=c.min_rows, blur=c.blur)
 
 
-class Keeping(Follower):
+class KeepingFollower(Follower):
     """Keeps the data, and judges each generator by it directly."""
 
     data: Mapping[int, Tensor] = {}
@@ -147,7 +147,7 @@ class Keeping(Follower):
         super().step(generator, self.data, seed=seed)
 
 
-class Oracle(Weighted):
+class OracleRow(WeightedRow):
     """Weights by ratios to data that was kept: the most that a chain could know."""
 
     oracle: ClassVar[bool] = True
@@ -155,16 +155,16 @@ class Oracle(Weighted):
     def fresh_follower(self) -> Follower:
         """One that keeps the data."""
         c = self.config
-        return Keeping(estimator=c.estimator, samples=c.chain_samples, min_rows=c.min_rows, blur=c.blur)
+        return KeepingFollower(estimator=c.estimator, samples=c.chain_samples, min_rows=c.min_rows, blur=c.blur)
 
     def bytes(self) -> dict[str, int]:
         """And the data that was kept."""
-        assert isinstance(self.follower, Keeping)
+        assert isinstance(self.follower, KeepingFollower)
         return with_memory(super().bytes(), self.follower.data)
 
 
-class CurrentToo(Plain):
-    """The current classes from the generator as well, which is taught before the solver: a rival without ratios.
+class CurrentTooRow(PlainRow):
+    """The current classes from the generator as well, which is taught before the solver: an alternative without ratios.
 
     Generated and real rows then do not tell old classes from new. Of the current task's samples each has the label of
     the nearest row of its data.
@@ -194,7 +194,7 @@ class CurrentToo(Plain):
         return Samples(x, y)
 
 
-class Real(Plain):
+class RealRow(PlainRow):
     """The data of earlier tasks themselves, all kept: what replay could reach."""
 
     oracle: ClassVar[bool] = True

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,8 +27,9 @@ from vestige import metrics
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.ratios import KLIEPNet, Stack
-from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
-from vestige_papers.cdre.static import ESTIMATORS, judge, load, scalar, shuffled
+from vestige.runner.claims import Claim, Finding, NotJudged, Rule, some, those
+from vestige.runner.experiment import Experiment, Line, OnProgress, line
+from vestige_papers.cdre.static import ESTIMATORS, estimated, load, scalar, shuffled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 PAPER = {"many": (0.5, 1), "strong": (0.1, 50)}
 VALUE = 0.5
 NAMES = ("kl", "reverse_kl")
+MEASURES = ("fid", "kid", *(f"{estimator}.{name}" for estimator in ESTIMATORS for name in NAMES))
 
 
 @dataclass(frozen=True)
-class Config:
+class CDREFig5Config:
     """`n` samples a side; `strong_pixels` for data sets with fewer pixels than MNIST."""
 
     data: str = "mnist"
@@ -63,20 +65,28 @@ def corrupted(
     return out
 
 
-class CDREFig5(Experiment[Config]):
+def _says_many(name: str) -> Callable[[Mapping[str, str]], Finding]:
+    return lambda worse: Finding(worse[f"kliep.{name}"] == "many")
+
+
+class CDREFig5(Experiment[CDREFig5Config]):
     """A little noise in many samples, or much noise in few?"""
 
     name = "cdre-fig5"
     item = "CDRE Fig. 5"
-    rule = (
-        "Reproduced if FID and KID both call the noise in few samples the worse one, and KL and reverse KL by KLIEP, "
-        "as in the paper, both call the noise in many samples the worse one, in the mean over seeds; partly if one of "
-        "KL and reverse KL disagrees so with FID and KID; not otherwise."
+    rule = Rule(
+        Claim(
+            "FID and KID both call the noise in few samples the worse one, in the mean over seeds",
+            lambda worse: Finding(worse["fid"] == worse["kid"] == "strong"),
+        ),
+        Claim("KL by KLIEP, as in the paper, calls the noise in many samples the worse one", _says_many("kl")),
+        Claim("reverse KL by KLIEP calls the noise in many samples the worse one", _says_many("reverse_kl")),
+        partly=those("a") & some("b", "c"),
     )
-    presets: ClassVar[Mapping[str, Config]] = {
-        "smoke": Config("digits", n=500, strong_pixels=20),
-        "laptop": Config(),
-        "paper": Config(n=30000, kliep="paper"),
+    presets: ClassVar[Mapping[str, CDREFig5Config]] = {
+        "smoke": CDREFig5Config("digits", n=500, strong_pixels=20),
+        "laptop": CDREFig5Config(),
+        "paper": CDREFig5Config(n=30000, kliep="paper"),
     }
     uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 5}
@@ -85,7 +95,7 @@ class CDREFig5(Experiment[Config]):
         "laptop": "two of five seeds; 3000 images a side; KLIEP's network is 32-32 at a larger rate.",
     }
 
-    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
+    def run(self, config: CDREFig5Config, seed: int, on_progress: OnProgress) -> Record:
         """Both kinds of noise against the same clean images."""
         x = shuffled(load(config.data), seed)[0].flatten(1)[: 2 * config.n].double()
         clean, other = x[: len(x) // 2], x[len(x) // 2 :]
@@ -98,7 +108,7 @@ class CDREFig5(Experiment[Config]):
             values[f"{kind}.fid"] = scalar(metrics.fid(clean, noisy).value)
             values[f"{kind}.kid"] = scalar(metrics.kid(clean, noisy).value)
             for estimator in ESTIMATORS:
-                told = judge(clean, noisy, NAMES, estimator=estimator, kliep=config.kliep, seed=seed)
+                told = estimated(clean, noisy, NAMES, estimator=estimator, kliep=config.kliep, seed=seed)
                 values |= {f"{kind}.{estimator}.{name}": scalar(v) for name, v in told.values.items()}
                 doubts |= {f"{kind}.{estimator}.{name}": words for name, words in told.doubts.items()}
                 on_progress(
@@ -119,21 +129,22 @@ class CDREFig5(Experiment[Config]):
                     out += [line(label, f"{name}, {estimator}", values, truth=truth)]
         return out
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The rule."""
-        worse = {key: _worse(records, key) for key in ("fid", "kid", *(f"{e}.{n}" for e in ESTIMATORS for n in NAMES))}
-        told = {kind: [key for key, found in worse.items() if found == kind] for kind in PAPER}
-        why = ". ".join(f"Worse is '{kind}' by {', '.join(keys) or 'none'}" for kind, keys in told.items()) + "."
-        apart = [worse[f"kliep.{name}"] == "many" for name in NAMES]
-        if worse["fid"] != "strong" or worse["kid"] != "strong" or not any(apart):
-            return Verdict("not", why)
-        return Verdict("reproduced" if all(apart) else "partly", why)
+    def facts(self, records: Sequence[Record]) -> dict[str, str]:
+        """Which noise is the worse one, by each measure."""
+        if not records:
+            raise NotJudged("nothing has been run.")
+        return {key: _worse(records, key) for key in MEASURES}
+
+    def remarks(self, facts: Mapping[str, str]) -> str:
+        """By every measure."""
+        told = {kind: [key for key, found in facts.items() if found == kind] for kind in PAPER}
+        return ". ".join(f"Worse is '{kind}' by {', '.join(keys) or 'none'}" for kind, keys in told.items()) + "."
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Each measure as a share of its larger bar, so that all stand on one axis."""
         from vestige.show import bars
 
-        keys = ["fid", "kid", *(f"{e}.{n}" for e in ESTIMATORS for n in NAMES)]
+        keys = list(MEASURES)
         means = {kind: [statistics.fmean(_of(records, f"{kind}.{key}")) for key in keys] for kind in PAPER}
         top = [max(abs(means[kind][i]) for kind in PAPER) or 1.0 for i in range(len(keys))]
         series = {kind: [v / t for v, t in zip(values, top, strict=True)] for kind, values in means.items()}

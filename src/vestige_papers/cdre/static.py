@@ -44,14 +44,14 @@ KLIEP: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Judged:
+class StaticDivergences:
     """Divergences by name, and the refusals of estimates that cannot be trusted."""
 
     values: dict[str, float]
     doubts: dict[str, str]
 
 
-def judge(
+def estimated(
     p: Float[Tensor, "n_p d"],
     q: Float[Tensor, "n_q d"],
     names: Sequence[str],
@@ -59,7 +59,7 @@ def judge(
     estimator: str,
     kliep: str = "fast",
     seed: int,
-) -> Judged:
+) -> StaticDivergences:
     """D(p || q) for each of `names`."""
     log_ratios: tuple[Tensor, Tensor | None]
     sides: dict[str, Any]
@@ -72,7 +72,7 @@ def judge(
     plain = divergences.estimates(names, *log_ratios, **sides, max_k=math.inf, min_ess=0.0)
     strict = divergences.estimates(names, *log_ratios, **sides)
     doubts = {name: e.reason for name, e in strict.items() if not e.known}
-    return Judged({name: e.value for name, e in plain.items()}, doubts)
+    return StaticDivergences({name: e.value for name, e in plain.items()}, doubts)
 
 
 def shuffled(source: DataSet, seed: int) -> tuple[Float[Tensor, "n *shape"], Tensor]:

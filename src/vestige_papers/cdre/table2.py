@@ -2,14 +2,14 @@
 
 Neither the images, nor StyleGAN, nor Inception's weights can be had here. So the experiment takes the reader's own
 feature files (`--real FILE --fake FILE`, in any format of `vestige compare`; halves of `real` are "real
-samples"), and otherwise runs a stand-in: EfficientNet-Lite0 features of CIFAR-100, real against real and real against
-blurred images. Without the extra `features` the stand-in takes principal components, and the Record says so.
+samples"), and otherwise takes a substitute: EfficientNet-Lite0 features of CIFAR-100, real against real and real
+against blurred images. Without the extra `features` the substitute is principal components, and the Record says so.
 
 The printed JS of 0.86 is above log 2, and the printed ratios between the columns of "real samples" are 2 : 2 : 1 : 1:
 these are f-GAN's forms, where JS and the squared Hellinger distance are twice ours (which are at most log 2 and 1).
 Here they are printed doubled, to stand beside the paper.
 
-Deviations: the estimator is the stack beside KLIEP; stand-in, number of samples and width as the preset says.
+Deviations: the estimator is the stack beside KLIEP; substitute, number of samples and width as the preset says.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from vestige.core.checks import refuse
 from vestige.core.errors import MissingPackage
 from vestige.data import readers as files
 from vestige.ratios import KLIEPNet, Stack
-from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
-from vestige_papers.cdre.static import ESTIMATORS, judge, load, scalar, shuffled
+from vestige.runner.claims import Claim, Finding, NotJudged, Rule, those
+from vestige.runner.experiment import Experiment, Line, OnProgress, line
+from vestige_papers.cdre.static import ESTIMATORS, estimated, load, scalar, shuffled
 
 PAPER = {
     "fake": {"kl": 2.47, "reverse_kl": 3.29, "js": 0.86, "hellinger2": 1.04},
@@ -45,8 +46,8 @@ SMALL = 0.05  # "reasonable": what two sets of real samples may show
 
 
 @dataclass(frozen=True)
-class Config:
-    """`real` and `fake` are files of features; without them the stand-in runs. `n` samples a side at most."""
+class CDRETable2Config:
+    """`real` and `fake` are files of features; without them the substitute runs. `n` samples a side at most."""
 
     real: str | None = None
     fake: str | None = None
@@ -54,7 +55,7 @@ class Config:
     n: int = 1500
     features: str = "pretrained"
     size: int = 64  # pixels that the pretrained network sees
-    dims: int = 32  # of the principal components, where they stand in
+    dims: int = 32  # of the principal components, where they take its place
     blur: float = 0.5  # how much of each image is its own 3 x 3 mean
     estimators: tuple[str, ...] = ESTIMATORS
     kliep: str = "fast"
@@ -67,42 +68,47 @@ def blurred(x: Float[Tensor, "n h w c"], amount: float) -> Float[Tensor, "n h w 
     return torch.lerp(channels, soft, amount).movedim(1, -1)
 
 
-class CDRETable2(Experiment[Config]):
+class CDRETable2(Experiment[CDRETable2Config]):
     """Ratios in many dimensions: real samples against real ones, and against others."""
 
     name = "cdre-table2"
     item = "CDRE Table 2"
-    rule = (
-        "Reproduced if every divergence of real from real samples is at most 0.05, as a magnitude, in the mean over "
-        "seeds, and every one of the other samples lies above that by more than 0.05, for the paper's estimator; "
-        "partly if so for the stack alone; not otherwise. For a stand-in this says that the finding came out, not the "
-        "numbers."
+    rule = Rule(
+        Claim(
+            f"every divergence of real from real samples is at most {SMALL:g}, as a magnitude, in the mean over seeds, "
+            f"and every one of the other samples lies above that by more than {SMALL:g}, for the paper's estimator",
+            lambda told: told.get("kliep", Finding(None)),
+        ),
+        beside=(Claim("the same for the stack", lambda told: told.get("stack", Finding(None))),),
+        partly=those("b"),
+        note="With substitutes for the paper's images and features this says that the finding came out, not the "
+        "numbers.",
     )
-    presets: ClassVar[Mapping[str, Config]] = {
-        "smoke": Config(data="digits", n=400, features="pca", dims=12),
-        "laptop": Config(),
-        "paper": Config(n=25000, size=224, kliep="paper"),
+    presets: ClassVar[Mapping[str, CDRETable2Config]] = {
+        "smoke": CDRETable2Config(data="digits", n=400, features="pca", dims=12),
+        "laptop": CDRETable2Config(),
+        "paper": CDRETable2Config(n=25000, size=224, kliep="paper"),
     }
     uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "FFHQ, StyleGAN and Inception (12 principal components of digits, blurred).",
-        "laptop": "FFHQ, StyleGAN and Inception (stand-in: EfficientNet-Lite0 features of CIFAR-100 at 64 pixels, "
+        "laptop": "FFHQ, StyleGAN and Inception (substitute: EfficientNet-Lite0 features of CIFAR-100 at 64 pixels, "
         "1280-d, blurred images); 1500 samples a side, not 50000; two seeds.",
-        "paper": "FFHQ, StyleGAN and Inception unless 'real' and 'fake' are given (stand-in: EfficientNet-Lite0 "
+        "paper": "FFHQ, StyleGAN and Inception unless 'real' and 'fake' are given (substitute: EfficientNet-Lite0 "
         "features of CIFAR-100 at 224 pixels, 25000 a side).",
     }
 
-    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
+    def run(self, config: CDRETable2Config, seed: int, on_progress: OnProgress) -> Record:
         """Real against real, real against others."""
-        sets, said = _from_files(config, seed) if config.real or config.fake else _stand_in(config, seed)
+        sets, said = _from_files(config, seed) if config.real or config.fake else _substitute(config, seed)
         real, other, fake = sets
         on_progress(0.4, said)
         values: dict[str, Tensor] = {}
         doubts: dict[str, str] = {}
         for kind, q in (("real", other), ("fake", fake)):
             for i, estimator in enumerate(config.estimators):
-                told = judge(real, q, tuple(PAPER[kind]), estimator=estimator, kliep=config.kliep, seed=seed)
+                told = estimated(real, q, tuple(PAPER[kind]), estimator=estimator, kliep=config.kliep, seed=seed)
                 values |= {
                     f"{kind}.{estimator}.{name}": scalar(DOUBLED.get(name, 1.0) * v) for name, v in told.values.items()
                 }
@@ -125,9 +131,11 @@ class CDRETable2(Experiment[Config]):
                     out += [line(label, f"{word}, {estimator}", values, paper=paper)]
         return out
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The rule."""
-        held, why = {}, []
+    def facts(self, records: Sequence[Record]) -> dict[str, Any]:
+        """A finding for each estimator, and what the features were."""
+        if not records:
+            raise NotJudged("nothing has been run.")
+        told: dict[str, Any] = {"features": records[0].details["features"]}
         for estimator in records[0].config["estimators"]:
             means = {
                 kind: [statistics.fmean(float(r.values[f"{kind}.{estimator}.{n}"]) for r in records) for n in names]
@@ -135,17 +143,18 @@ class CDRETable2(Experiment[Config]):
             }
             worst = max(abs(v) for v in means["real"])
             least = min(f - r for f, r in zip(means["fake"], means["real"], strict=True))
-            held[estimator] = worst <= SMALL and least > SMALL
-            why += [f"{estimator}: real from real at most {worst:.3f}, others above it by at least {least:.3f}"]
-        told = f"{'; '.join(why)}. {records[0].details['features']}"
+            words = f"real from real at most {worst:.3f}, others above it by at least {least:.3f}"
+            told[estimator] = Finding(worst <= SMALL and least > SMALL, words)
         if any(math.isnan(float(v)) for r in records for v in r.values.values()):
-            return Verdict("not judged", f"a divergence is not a number. {told}")
-        if held.get("kliep"):
-            return Verdict("reproduced", told)
-        return Verdict("partly" if held.get("stack") else "not", told)
+            raise NotJudged("a divergence is not a number.")
+        return told
+
+    def remarks(self, facts: Mapping[str, Any]) -> str:
+        """What the features were."""
+        return str(facts["features"])
 
 
-def _from_files(config: Config, seed: int) -> tuple[tuple[Tensor, Tensor, Tensor], str]:
+def _from_files(config: CDRETable2Config, seed: int) -> tuple[tuple[Tensor, Tensor, Tensor], str]:
     """Halves of `real`, and `fake`, in random order."""
     if config.real is None or config.fake is None:
         missing = "real" if config.real is None else "fake"
@@ -157,7 +166,7 @@ def _from_files(config: Config, seed: int) -> tuple[tuple[Tensor, Tensor, Tensor
     return (sets[0].double(), sets[1].double(), sets[2].double()), "Features: the reader's own files."
 
 
-def _stand_in(config: Config, seed: int) -> tuple[tuple[Tensor, Tensor, Tensor], str]:
+def _substitute(config: CDRETable2Config, seed: int) -> tuple[tuple[Tensor, Tensor, Tensor], str]:
     """Real images, other real ones, and blurred ones that are in neither, as features."""
     images = shuffled(load(config.data), seed)[0]
     n = min(config.n, len(images) // 3)
@@ -168,13 +177,13 @@ def _stand_in(config: Config, seed: int) -> tuple[tuple[Tensor, Tensor, Tensor],
         encoder: features.FeatureMap
         if config.features == "pretrained":
             encoder = features.Pretrained(size=config.size).fit(parts[0])
-            said = f"Stand-in: EfficientNet-Lite0 features of {config.data} at {config.size} pixels."
+            said = f"Substitute: EfficientNet-Lite0 features of {config.data} at {config.size} pixels."
             return _encoded(encoder, parts), said
         note = ""
     except MissingPackage as error:
         note = f" {error}"
     encoder = features.PCA(dims=config.dims).fit(torch.cat(parts[:2]).flatten(1))
-    said = f"Stand-in: {config.dims} principal components of {config.data}.{note}"
+    said = f"Substitute: {config.dims} principal components of {config.data}.{note}"
     return _encoded(encoder, tuple(part.flatten(1) for part in parts)), said
 
 

@@ -1,9 +1,9 @@
 """What the augmentation experiments of LFIW section 3.2 share: their rows, how they train, their lines and their rule.
 
 A classifier is trained on few real rows (D_cl), on generated ones (D_g), or on both; the generated ones count equally,
-by their weights ("+ LFIW"), or by the same weights dealt out anew among them ("+ shuffled", a control that the paper
-does not have: noise of the same size, and no bias mended). `weights.augment` deals the real rows alike, to the bit,
-whatever is added; rows of one seed share them, first weights and generated rows, so that differences are paired.
+by their weights ("+ LFIW"), or by the same weights in another order ("+ shuffled", a control that the paper
+does not have: noise of the same size, and no bias corrected). `weights.augment` batches the real rows alike, to the
+bit, whatever is added; rows of one seed share them, first weights and generated rows, so that differences are paired.
 
 Weights are calibrated class probabilities of real against generated (Proposition 1), tempered to an effective sample
 size of `min_ess` and self-normalised (Eq. 6); generated rows that are weighted have not trained the ratio. The paper
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,8 @@ from vestige.core import rng
 from vestige.ratios import weights
 from vestige.ratios.calibration import held_out_figures
 from vestige.ratios.weights import Augmented
-from vestige.runner.experiment import BEYOND, C, Experiment, Gap, Line, Verdict, gap, line
+from vestige.runner.claims import Claim, Finding, NotJudged, Rule, in_one_case, those
+from vestige.runner.experiment import BEYOND, C, Experiment, Line, gap, grouped, line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +45,7 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
     BOTH: (REAL,),
     BOTH_WEIGHTED: (REAL, BOTH, BOTH_SHUFFLED),
 }
+BEATEN = {REAL: REAL, BOTH: BOTH, BOTH_SHUFFLED: "its control of shuffled weights"}
 FACTS = {
     "told_apart": "accuracy, real or generated",
     "ess": "ESS of the weights, share of rows",
@@ -54,13 +56,6 @@ FACTS = {
     "idle": "share of seeds with equal weights",
 }
 ACCURACY = "accuracy (%)"
-RULE = (
-    "Reproduced if D_cl + D_g + LFIW is above D_cl, above D_cl + D_g and above its control of shuffled weights, each "
-    f"{BEYOND}; partly if it is so above the last two, or if D_g + LFIW is above D_g and its control; not otherwise. "
-    "Of several generators or classifiers: reproduced if with all, partly if with one at least. One seed is not "
-    "judged, nor is a classifier of real and generated that told nothing apart in most seeds: then no "
-    "weights were tried."
-)
 
 
 @dataclass(frozen=True)
@@ -106,10 +101,10 @@ def train(net: nn.Module, rows: Augmented, *, batch: int, steps: int, lr: float,
     """Adam on `steps` batches of `batch` rows a side, its rate falling along a cosine; ends in testing mode."""
     optimizer = torch.optim.Adam(net.train().parameters(), lr=lr, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for dealt in rows.batches(batch, steps, seed=seed):
-        losses = functional.cross_entropy(net(dealt.x), dealt.y, reduction="none")
+    for batched in rows.batches(batch, steps, seed=seed):
+        losses = functional.cross_entropy(net(batched.x), batched.y, reduction="none")
         optimizer.zero_grad()
-        weights.weighted_loss(losses, dealt.weights).backward()
+        weights.weighted_loss(losses, batched.weights).backward()
         optimizer.step()
         schedule.step()
     return net.eval()
@@ -121,10 +116,51 @@ def outputs(net: nn.Module, x: Float[Tensor, "n *shape"], rows: int = 512) -> Fl
     return torch.cat([net(part) for part in x.split(rows)])
 
 
+def idle(runs: Sequence[Record]) -> bool:
+    """Whether weights were all equal in most seeds."""
+    return 2 * sum(float(r.values["idle"]) for r in runs) > len(runs)
+
+
+def _tried(groups: Mapping[str, Sequence[Record]]) -> list[Finding]:
+    return [Finding(not idle(runs), case=where) for where, runs in groups.items()]
+
+
+def _above(row: str, *others: str) -> Callable[[Mapping[str, Sequence[Record]]], list[Finding]]:
+    """That a row is above each of the others, in points of accuracy, where weights were tried."""
+
+    def check(groups: Mapping[str, Sequence[Record]]) -> list[Finding]:
+        found = []
+        for where, runs in groups.items():
+            gaps = [gap(differences(runs, row, other)) for other in others]
+            holds = None if idle(runs) else all(each.above for each in gaps)
+            found.append(Finding(holds, ", ".join(map(str, gaps)), where))
+        return found
+
+    return check
+
+
 class Augmentation(Experiment[C]):
     """An experiment whose units train every row of one seed; `values` hold accuracies by row, and `FACTS`."""
 
-    rule = RULE
+    rule = Rule(
+        Claim(
+            "the classifier of real and generated told something apart in at least half of the seeds",
+            lambda g: _tried(g),
+        ),
+        *(
+            Claim(f"{BOTH_WEIGHTED} is above {words}, {BEYOND}", _above(BOTH_WEIGHTED, other))
+            for other, words in BEATEN.items()
+        ),
+        beside=(
+            Claim(
+                f"{MADE_WEIGHTED} is above {MADE} and its control, {BEYOND}",
+                _above(MADE_WEIGHTED, *AGAINST[MADE_WEIGHTED]),
+            ),
+        ),
+        partly=in_one_case(those("c", "d") | those("e")),
+        note="Cases are generators or classifiers; where nothing was told apart, no weights were tried. One seed is "
+        "not judged.",
+    )
 
     @abstractmethod
     def group(self, record: Record) -> str:
@@ -147,26 +183,26 @@ class Augmentation(Experiment[C]):
             out += [line(f"{where}, weights", words, [float(r.values[k]) for r in runs]) for k, words in FACTS.items()]
         return out
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The rule."""
+    def facts(self, records: Sequence[Record]) -> dict[str, list[Record]]:
+        """Records of each group."""
         groups = self.groups(records)
         if any(len(runs) < 2 for runs in groups.values()):
-            return Verdict("not judged", "needs two seeds.")
-        words, said = [], []
-        for where, runs in groups.items():
-            gaps = {(row, o): gap(differences(runs, row, o)) for row, others in AGAINST.items() for o in others}
-            idle = sum(float(r.values["idle"]) for r in runs)
-            words.append(judged(gaps) if 2 * idle <= len(runs) else "not judged")
-            told = [f"{gaps[BOTH_WEIGHTED, other]} to {other}" for other in AGAINST[BOTH_WEIGHTED]]
-            unsure = sum(float(r.values["unreliable"]) for r in runs)
-            said.append(
-                f"{where}: {BOTH_WEIGHTED} {', '.join(told)}; {MADE_WEIGHTED} "
-                f"{gaps[MADE_WEIGHTED, MADE]} to {MADE}. The diagnosis called the weights unreliable in {unsure:g} of "
-                f"{len(runs)} seeds (mean ESS {fmean(float(r.values['ess']) for r in runs):.0%}); they were all equal "
-                f"in {idle:g}"
+            raise NotJudged("needs two seeds.")
+        if groups and all(map(idle, groups.values())):
+            raise NotJudged(f"no weights were tried. {self.remarks(groups)}")
+        return groups
+
+    def remarks(self, facts: Mapping[str, Sequence[Record]]) -> str:
+        """What the weights were worth."""
+        told = []
+        for where, runs in facts.items():
+            unsure, equal = (sum(float(r.values[name]) for r in runs) for name in ("unreliable", "idle"))
+            size = fmean(float(r.values["ess"]) for r in runs)
+            told.append(
+                f"{where}: the diagnosis called the weights unreliable in {unsure:g} of {len(runs)} seeds (mean ESS "
+                f"{size:.0%}); they were all equal in {equal:g}"
             )
-        word = words[0] if len(set(words)) == 1 else "partly" if {*words} & {"reproduced", "partly"} else "not"
-        return Verdict(word, f"Points of accuracy: {'. '.join(said)}.")  # type: ignore[arg-type]
+        return f"{'. '.join(told)}."
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Accuracy by row."""
@@ -178,19 +214,7 @@ class Augmentation(Experiment[C]):
 
     def groups(self, records: Sequence[Record]) -> dict[str, list[Record]]:
         """Records of each group, by seed."""
-        found: dict[str, list[Record]] = {}
-        for record in sorted(records, key=lambda r: r.seed):
-            found.setdefault(self.group(record), []).append(record)
-        return found
-
-
-def judged(gaps: Mapping[tuple[str, str], Gap]) -> str:
-    """The rule, for one group."""
-    held = {other: gaps[BOTH_WEIGHTED, other].above for other in AGAINST[BOTH_WEIGHTED]}
-    alone = all(gaps[MADE_WEIGHTED, other].above for other in AGAINST[MADE_WEIGHTED])
-    if all(held.values()):
-        return "reproduced"
-    return "partly" if (held[BOTH] and held[BOTH_SHUFFLED]) or alone else "not"
+        return grouped(records, self.group)
 
 
 def accuracies(runs: Sequence[Record], row: str) -> list[float]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
-from vestige_papers.lfiw.goodness import Goodness, by_case, judged_cases, label, mean_of
-from vestige_papers.lfiw.measures import BINS
+from vestige.runner.claims import Claim, Finding, Rule, those
+from vestige.runner.experiment import Line, line
+from vestige_papers.lfiw.goodness import BINS, EVERY_MODEL, Cases, Goodness, by_case, label, mean_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,13 +24,23 @@ if TYPE_CHECKING:
 CALIBRATED = 0.05  # an ECE up to this counts as "highly calibrated"
 
 
+def _calibrated(cases: Cases, name: str) -> list[Finding]:
+    errors = {label(case): mean_of(runs, f"{name}.ece") for case, runs in cases.items()}
+    return [Finding(error <= CALIBRATED, f"{error:.3f}", case) for case, error in errors.items()]
+
+
 class LFIWCalibration(Goodness):
     """Reliability of the classifiers behind the weights."""
 
     name, item = "lfiw-calibration", "LFIW App. C.1"
-    rule = (
-        f"For every stand-in but the under-trained one: reproduced if the calibration error (10 bins, held-out rows, "
-        f"mean over seeds) is at most {CALIBRATED:g} as trained; partly if it is after Platt; not otherwise."
+    rule = Rule(
+        Claim(
+            f"the calibration error (10 bins, held-out rows, mean over seeds) is at most {CALIBRATED:g} as trained",
+            lambda cases: _calibrated(cases, "raw"),
+        ),
+        beside=(Claim(f"it is at most {CALIBRATED:g} after Platt", lambda cases: _calibrated(cases, "platt")),),
+        partly=those("b"),
+        note=EVERY_MODEL,
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -45,16 +55,6 @@ class LFIWCalibration(Goodness):
             middle = [float(r.values["raw.mass"][1:-1].sum()) for r in runs]
             out.append(line(label(case), "share of rows between 0.1 and 0.9", middle))
         return out
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The rule."""
-        cases = judged_cases(records)
-        if not cases:
-            return Verdict("not judged", "No stand-in that the rule reads was run.")
-        worst = {name: max(mean_of(runs, f"{name}.ece") for runs in cases.values()) for name in ("raw", "platt")}
-        word = "reproduced" if worst["raw"] <= CALIBRATED else "partly" if worst["platt"] <= CALIBRATED else "not"
-        why = f"The largest calibration error is {worst['raw']:.3f} as trained and {worst['platt']:.3f} after Platt."
-        return Verdict(word, why)  # type: ignore[arg-type]
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """How often a row is real, by the chance that the classifier stated."""

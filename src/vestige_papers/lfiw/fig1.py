@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -32,7 +32,8 @@ from vestige.core import rng
 from vestige.core.checks import ArrayLike
 from vestige.ratios import Logistic
 from vestige.ratios.bootstrap import bootstrap
-from vestige.runner.experiment import Experiment, Line, OnProgress, Verdict, line
+from vestige.runner.claims import Claim, Finding, NotJudged, Rule, some, those
+from vestige.runner.experiment import Experiment, Line, OnProgress, grouped, line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +44,7 @@ QUANTITIES = {"width": "mean width of the 95 % interval", "gap": "mean distance 
 
 
 @dataclass(frozen=True)
-class Config:
+class LFIWFig1Config:
     """`n` is one of `sizes`, set by the arms."""
 
     sizes: tuple[int, ...] = (50, 100, 1000)
@@ -72,19 +73,33 @@ def draw_mixture(n: int, generator: torch.Generator) -> Float64[Tensor, "n 1"]:
     return (centre + DEVIATION * torch.randn(n, dtype=torch.float64, generator=generator))[:, None]
 
 
-class LFIWFig1(Experiment[Config]):
+def _falls(key: str) -> Callable[[Mapping[str, Sequence[float]]], Finding]:
+    def check(means: Mapping[str, Sequence[float]]) -> Finding:
+        words = ", ".join(f"{mean:.3f}" for mean in means[key])
+        return Finding(all(after < before for before, after in pairwise(means[key])), words)
+
+    return check
+
+
+class LFIWFig1(Experiment[LFIWFig1Config]):
     """Class probabilities with bootstrap intervals, by the number of points."""
 
     name, item = "lfiw-fig1", "LFIW Fig. 1"
-    rule = (
-        "Two claims on means over seeds: the interval's mean width falls from each n to the next larger, and so does "
-        "the centre's mean distance from the optimum. Both: reproduced; one, or both from the smallest n to the "
-        "largest alone: partly; else not."
+    rule = Rule(
+        *(Claim(f"the {words} falls from each n to the next larger", _falls(key)) for key, words in QUANTITIES.items()),
+        beside=(
+            Claim(
+                "both fall from the smallest n to the largest",
+                lambda means: Finding(all(m[-1] < m[0] for m in means.values())),
+            ),
+        ),
+        partly=some("a", "b") | those("c"),
+        note="Means over seeds; the distance is that of the centre.",
     )
-    presets: ClassVar[Mapping[str, Config]] = {
-        "smoke": Config(sizes=(50, 400), members=20, hidden=20, steps=100, points=31),
-        "laptop": Config(),
-        "paper": Config(),
+    presets: ClassVar[Mapping[str, LFIWFig1Config]] = {
+        "smoke": LFIWFig1Config(sizes=(50, 400), members=20, hidden=20, steps=100, points=31),
+        "laptop": LFIWFig1Config(),
+        "paper": LFIWFig1Config(),
     }
     uses: ClassVar[tuple[type, ...]] = (Logistic,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 10}
@@ -93,11 +108,11 @@ class LFIWFig1(Experiment[Config]):
         "laptop": "five of ten seeds (the paper shows one).",
     }
 
-    def arms(self, config: Config) -> Sequence[Config]:
+    def arms(self, config: LFIWFig1Config) -> Sequence[LFIWFig1Config]:
         """A number of points each."""
         return [config] if config.n else [dataclasses.replace(config, sizes=(), n=n) for n in config.sizes]
 
-    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
+    def run(self, config: LFIWFig1Config, seed: int, on_progress: OnProgress) -> Record:
         """Fit the model, then the classifiers."""
         p = draw_mixture(config.n, rng.fork(seed, "data", config.n))
         mean, deviation = float(p.mean()), float(p.std(correction=0))
@@ -129,18 +144,12 @@ class LFIWFig1(Experiment[Config]):
             for key, words in QUANTITIES.items()
         ]
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The rule."""
+    def facts(self, records: Sequence[Record]) -> dict[str, list[float]]:
+        """Means of each quantity, the smallest n first."""
         found = by_size(records)
-        means = {key: [fmean(float(r.values[key]) for r in runs) for runs in found.values()] for key in QUANTITIES}
-        told = f"n = {', '.join(map(str, found))}: "
-        told += "; ".join(f"{words} {', '.join(f'{m:.3f}' for m in means[k])}" for k, words in QUANTITIES.items())
         if len(found) < 2:
-            return Verdict("not judged", f"one n alone says nothing of growth. {told}.")
-        steps = [all(b < a for a, b in pairwise(m)) for m in means.values()]
-        ends = [m[-1] < m[0] for m in means.values()]
-        word = "reproduced" if all(steps) else "partly" if any(steps) or all(ends) else "not"
-        return Verdict(word, f"{told}.")  # type: ignore[arg-type]
+            raise NotJudged("one n alone says nothing of growth.")
+        return {key: [fmean(float(r.values[key]) for r in runs) for runs in found.values()] for key in QUANTITIES}
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """The panels, of the first seed: densities, then a picture for each n."""
@@ -167,6 +176,5 @@ class LFIWFig1(Experiment[Config]):
 
 def by_size(records: Sequence[Record]) -> dict[int, list[Record]]:
     """Records of each n, by seed, the smallest n first."""
-    sizes = sorted({int(r.config["n"]) for r in records})
-    ordered = sorted(records, key=lambda r: r.seed)
-    return {n: [r for r in ordered if r.config["n"] == n] for n in sizes}
+    found = grouped(records, lambda r: int(r.config["n"]))
+    return {n: found[n] for n in sorted(found)}

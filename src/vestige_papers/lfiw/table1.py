@@ -20,9 +20,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
-from vestige_papers.lfiw.goodness import RUNS, Goodness, by_case, judged_cases, label, mean_of
-from vestige_papers.lfiw.measures import DEFAULT, LFIW, REFERENCE, SCORES, TEMPERED, TRUE
+from vestige.runner.claims import Claim, Finding, Rule, half, those
+from vestige.runner.experiment import Line, line
+from vestige_papers.lfiw.goodness import (
+    DEFAULT,
+    EVERY_MODEL,
+    LFIW,
+    REFERENCE,
+    RUNS,
+    SCORES,
+    TEMPERED,
+    TRUE,
+    Cases,
+    Goodness,
+    by_case,
+    label,
+    mean_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,14 +50,29 @@ PAPER = {
 WORDS = {"is": "IS", "fid": "FID", "kid": "KID"}
 
 
+def _nearer(cases: Cases, row: str) -> list[Finding]:
+    """Whether weighted scores are nearer to the reference than unweighted ones: a finding for each case and score."""
+    found = []
+    for case, runs in cases.items():
+        for score in SCORES:
+            reference = mean_of(runs, f"{REFERENCE}.{score}")
+            plain, weighted = (abs(mean_of(runs, f"{name}.{score}") - reference) for name in (DEFAULT, row))
+            holds = None if math.isnan(plain) else weighted < plain
+            found.append(Finding(holds, case=f"{label(case)}, {WORDS[score]}"))
+    return found
+
+
 class LFIWTable1(Goodness):
     """Goodness of fit, weighted and not."""
 
     name, item = RUNS, "LFIW Table 1"
-    rule = (
-        "For every stand-in but the under-trained one and each of IS, FID and KID: are the self-normalised weights' "
-        "scores nearer to the reference than the unweighted ones, in the mean over draws and seeds? Reproduced if all "
-        "are; partly if at least half are, or if all are with tempered weights; not otherwise."
+    rule = Rule(
+        Claim(
+            "self-normalised weights bring IS, FID and KID nearer to the reference", lambda cases: _nearer(cases, LFIW)
+        ),
+        beside=(Claim("tempered weights bring them nearer", lambda cases: _nearer(cases, TEMPERED)),),
+        partly=half("a") | those("b"),
+        note=EVERY_MODEL,
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -64,29 +93,6 @@ class LFIWTable1(Goodness):
                 out.append(line(label(case), "RMS error of log weights", errors))
             out.append(line(label(case), "accuracy, real or generated", [r.details["platt"]["accuracy"] for r in runs]))
         return out
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The rule."""
-        nearer: dict[str, dict[str, bool]] = {LFIW: {}, TEMPERED: {}}
-        for case, runs in judged_cases(records).items():
-            for score in SCORES:
-                reference = mean_of(runs, f"{REFERENCE}.{score}")
-                gaps = {row: abs(mean_of(runs, f"{row}.{score}") - reference) for row in (DEFAULT, LFIW, TEMPERED)}
-                if not math.isnan(gaps[DEFAULT]):
-                    for row in nearer:
-                        nearer[row][f"{label(case)}: {WORDS[score]}"] = gaps[row] < gaps[DEFAULT]
-        asked = len(nearer[LFIW])
-        if not asked:
-            return Verdict("not judged", "No stand-in that the rule reads was run.")
-        counts = {row: sum(held.values()) for row, held in nearer.items()}
-        why = (
-            f"Nearer to the reference in {counts[LFIW]} of {asked} scores self-normalised, {counts[TEMPERED]} tempered."
-        )
-        farther = [words for words, held in nearer[LFIW].items() if not held]
-        why += f" Farther, self-normalised: {'; '.join(farther)}." if farther else ""
-        some = 2 * counts[LFIW] >= asked or counts[TEMPERED] == asked
-        word = "reproduced" if counts[LFIW] == asked else "partly" if some else "not"
-        return Verdict(word, why)  # type: ignore[arg-type]
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """FID of each case."""

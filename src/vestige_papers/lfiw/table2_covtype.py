@@ -1,7 +1,7 @@
 """LFIW Table 2's question on a table: few rows of Covertype, more of them by a conditional VAE, weighted or not.
 
 Tables are where augmentation is used in practice; the paper has none, so no number is printed beside ours. Rows and
-controls are those of Table 2 (`lfiw_augmentation`), learnt twice: by a network, which is dealt batches, and by a random
+controls are those of Table 2 (`augmentation`), learnt twice: by a network, which takes batches, and by a random
 forest, which takes a weight a row.
 
 The VAE (`generators.vae`, Gaussian noise) learns from the few rows. What it draws of the two sets of 0/1 columns
@@ -40,7 +40,7 @@ LEARNERS = ("network", "forest")
 
 
 @dataclass(frozen=True)
-class Config:
+class CovtypeConfig:
     """`learner` is one of `learners`, set by the arms. `rows` and `test_rows` are of each class."""
 
     learners: tuple[str, ...] = LEARNERS
@@ -62,7 +62,7 @@ class Config:
     real_share: float = 0.5
 
 
-def tables(config: Config, seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def tables(config: CovtypeConfig, seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """(rows, labels) to train and to test, `rows` and at most `test_rows` of each class."""
     source = load(config.data)
     x, y = source.floats(source.train_x).flatten(1), source.train_y
@@ -93,17 +93,17 @@ def with_class(x: Float[Tensor, "n d"], y: Int64[Tensor, " n"], classes: int) ->
     return torch.cat([x, functional.one_hot(y, classes).to(x)], 1).double()
 
 
-class LFIWTable2Covtype(Augmentation[Config]):
+class LFIWTable2Covtype(Augmentation[CovtypeConfig]):
     """Few rows of a table, augmented."""
 
     name, item = "lfiw-table2-covtype", "LFIW Table 2, on Covertype"
-    presets: ClassVar[Mapping[str, Config]] = {
-        "smoke": Config(
+    presets: ClassVar[Mapping[str, CovtypeConfig]] = {
+        "smoke": CovtypeConfig(
             data="digits", rows=20, test_rows=20, copies=4, codes=2, width=8, vae_steps=20, ratio_trees=20, hidden=(8,),
             epochs=2, trees=5,
         ),
-        "laptop": Config(),
-        "paper": Config(copies=50, vae_steps=10_000, epochs=300, trees=1000),
+        "laptop": CovtypeConfig(),
+        "paper": CovtypeConfig(copies=50, vae_steps=10_000, epochs=300, trees=1000),
     }  # fmt: skip
     uses: ClassVar[tuple[type, ...]] = (Forest, VAE)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 10, "paper": 20}
@@ -112,7 +112,7 @@ class LFIWTable2Covtype(Augmentation[Config]):
         "laptop": "10 generated rows for each real one, not 50; shorter training, 200 trees; 10 seeds for 20.",
     }
 
-    def arms(self, config: Config) -> Sequence[Config]:
+    def arms(self, config: CovtypeConfig) -> Sequence[CovtypeConfig]:
         """A learner each."""
         if config.learner:
             return [config]
@@ -124,7 +124,7 @@ class LFIWTable2Covtype(Augmentation[Config]):
         """The learner."""
         return str(record.config["learner"])
 
-    def run(self, config: Config, seed: int, on_progress: OnProgress) -> Record:
+    def run(self, config: CovtypeConfig, seed: int, on_progress: OnProgress) -> Record:
         """A VAE, its weights, and every row."""
         (x, y), (test_x, test_y) = tables(config, seed)
         classes, groups = int(y.max()) + 1, CHOICES.get(config.data, ())
@@ -163,7 +163,7 @@ class LFIWTable2Covtype(Augmentation[Config]):
 
 
 def learnt(
-    config: Config, rows: Augmented, test_x: Float[Tensor, "m d"], classes: int, seed: int
+    config: CovtypeConfig, rows: Augmented, test_x: Float[Tensor, "m d"], classes: int, seed: int
 ) -> Int64[Tensor, " m"]:
     """What a classifier trained on `rows` calls the test rows."""
     if config.learner == "forest":

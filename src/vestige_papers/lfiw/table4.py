@@ -15,7 +15,7 @@ What the paper says of them and what it prints do not always agree:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar
 
@@ -24,9 +24,20 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
-from vestige_papers.lfiw.goodness import Goodness, by_case, judged_cases, label
-from vestige_papers.lfiw.measures import ESTIMATORS, NONE, SELF_NORM, TEMPERED, TRUE
+from vestige.runner.claims import Claim, Finding, Rule
+from vestige.runner.experiment import Line, line
+from vestige_papers.lfiw.goodness import (
+    ESTIMATORS,
+    EVERY_MODEL,
+    NONE,
+    SELF_NORM,
+    TEMPERED,
+    TRUE,
+    Cases,
+    Goodness,
+    by_case,
+    label,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,17 +115,40 @@ def rank_of_self_norm(mse: dict[str, float]) -> int:
     return 1 + len({f"{v:.3g}" for name, v in mse.items() if name != SELF_NORM and v < mse[SELF_NORM]})
 
 
+def claims_on(part: str) -> list[Claim]:
+    """What the paper says of self-normalisation, read from all draws or from half of them."""
+
+    def each(check: Callable[[dict[str, list[float]]], Finding]) -> Callable[[Cases], list[Finding]]:
+        def findings(cases: Cases) -> list[Finding]:
+            found = {c: {n: figures_of(runs, part, n).tolist() for n in ESTIMATORS} for c, runs in cases.items()}
+            return [check(of)._replace(case=label(case)) for case, of in found.items()]
+
+        return findings
+
+    def ranked(found: dict[str, list[float]]) -> Finding:
+        rank = rank_of_self_norm({name: mse for name, (_, _, mse) in found.items()})
+        return Finding(rank <= 2, f"place {rank}")
+
+    return [
+        Claim("the MSE of self-normalisation is the best or second best of the paper's estimators", each(ranked)),
+        Claim("its bias is below that of no weights", each(lambda of: Finding(of[SELF_NORM][0] < of[NONE][0]))),
+        Claim("its variance is above that of no weights", each(lambda of: Finding(of[SELF_NORM][1] > of[NONE][1]))),
+    ]
+
+
+def _halved(case: tuple[str, str, str], runs: Sequence[Record]) -> Finding:
+    whole, half = (figures_of(runs, part, NONE) for part in ("full", "half"))
+    stays = abs(float(half[0] / whole[0]) - 1) < 0.2
+    return Finding(stays and bool(half[1] > whole[1]), case=label(case))
+
+
 class LFIWTable4(Goodness):
     """Bias, variance and MSE of feature means at the larger T."""
 
     name, item = "lfiw-table4", "LFIW Table 4"
     part: ClassVar[str] = "full"
     paper: ClassVar[dict[str, Rows]] = PAPER_TABLE4
-    rule = (
-        "For every stand-in but the under-trained one, in the mean over seeds: the MSE of self-normalisation is the "
-        "best or second best of the paper's estimators; its bias is below that of no weights; its variance above. "
-        "Reproduced if all hold; partly if at least half of them do; not otherwise."
-    )
+    rule = Rule(*claims_on("full"), note=EVERY_MODEL)
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
         """The table, with tempered and, where they are known, true weights."""
@@ -129,35 +163,14 @@ class LFIWTable4(Goodness):
                     out.append(line(label(case), f"{quantity}, {name}", values, paper=printed[i]))
         return out
 
-    def claims(self, records: Sequence[Record]) -> dict[str, bool]:
-        """What the rule asks, case by case."""
-        asked: dict[str, bool] = {}
-        for case, runs in judged_cases(records).items():
-            found = {name: figures_of(runs, self.part, name).tolist() for name in ESTIMATORS}
-            rank = rank_of_self_norm({name: mse for name, (_, _, mse) in found.items()})
-            asked |= {
-                f"{label(case)}: MSE of self-normalisation best or second (place {rank})": rank <= 2,
-                f"{label(case)}: its bias below that of no weights": found[SELF_NORM][0] < found[NONE][0],
-                f"{label(case)}: its variance above": found[SELF_NORM][1] > found[NONE][1],
-            }
-        return asked
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The rule."""
-        claims = self.claims(records)
-        if not claims:
-            return Verdict("not judged", "No stand-in that the rule reads was run.")
-        failed = [words for words, holds in claims.items() if not holds]
-        held = len(claims) - len(failed)
-        why = f"{held} of {len(claims)} claims hold." + (f" Not: {'; '.join(failed)}." if failed else "")
-        better = [
+    def remarks(self, facts: Cases) -> str:
+        """What tempering does."""
+        ratios = [
             float(figures_of(runs, self.part, TEMPERED)[2] / figures_of(runs, self.part, SELF_NORM)[2])
-            for runs in judged_cases(records).values()
+            for runs in facts.values()
         ]
-        mean = math.exp(fmean(map(math.log, better)))
-        why += f" MSE of tempered over that of self-normalised weights: {mean:.2g} (geometric mean)."
-        word = "reproduced" if not failed else "partly" if 2 * held >= len(claims) else "not"
-        return Verdict(word, why)  # type: ignore[arg-type]
+        mean = math.exp(fmean(map(math.log, ratios)))
+        return f"MSE of tempered over that of self-normalised weights: {mean:.2g} (geometric mean)."
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """MSE of every estimator, over that of no weights."""
@@ -177,19 +190,11 @@ class LFIWTable5(LFIWTable4):
     name, item = "lfiw-table5", "LFIW Table 5"
     part = "half"
     paper = PAPER_TABLE5
-    rule = LFIWTable4.rule.replace(
-        "its variance above.",
-        "its variance above; with half of the draws the bias of no weights stays within a fifth of Table 4's and its "
-        "variance grows.",
+    rule = Rule(
+        *claims_on("half"),
+        Claim(
+            "with half of the draws the bias of no weights stays within a fifth of Table 4's and its variance grows",
+            lambda cases: [_halved(case, runs) for case, runs in cases.items()],
+        ),
+        note=EVERY_MODEL,
     )
-
-    def claims(self, records: Sequence[Record]) -> dict[str, bool]:
-        """Those of Table 4, and what becomes of them with half of the draws."""
-        asked = super().claims(records)
-        for case, runs in judged_cases(records).items():
-            whole, half = (figures_of(runs, part, NONE) for part in ("full", "half"))
-            stays = abs(float(half[0] / whole[0]) - 1) < 0.2
-            asked[f"{label(case)}: half of the draws, bias within a fifth and a larger variance"] = stays and bool(
-                half[1] > whole[1]
-            )
-        return asked

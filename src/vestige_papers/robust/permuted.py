@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict
+from vestige.runner.claims import Claim, Rule, at_least, at_most, need
+from vestige.runner.experiment import Line
 from vestige_papers.robust.replay import replayed
 from vestige_papers.robust.runs import (
     CORESET,
@@ -21,14 +22,13 @@ from vestige_papers.robust.runs import (
     VGR,
     Replayed,
     RobustRuns,
-    Setting,
+    RobustSetting,
     by_row,
     filled,
     mean_of,
     plain,
     run_lines,
 )
-from vestige_papers.rwalk.runs import judged
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,24 +37,34 @@ WELL, WORSE = 85.0, 5.0  # percent; points
 MARGIN = 5.0  # points: no more than that is marginal
 
 
+def _lead(ends: Mapping[str, float]) -> float:
+    return ends[VGR] - max(ends[VCL], ends[HYBRID])
+
+
 class RobustFig9(RobustRuns):
     """Farquhar and Gal Fig. 9: Permuted MNIST."""
 
     name, item = "robust-fig9", "Farquhar and Gal Fig. 9"
-    rule = (
-        f"Two claims: VCL with and without a coreset ends at {WELL:g} % or above; the coreset alone ends at least "
-        f"{WORSE:g} points below both. Both: reproduced; one: partly; none: not."
+    rule = Rule(
+        Claim(
+            f"VCL with and without a coreset ends at {WELL:g} % or above",
+            lambda ends: at_least(WELL, {row: ends[row] for row in (VCL, HYBRID)}),
+        ),
+        Claim(
+            f"the coreset alone ends at least {WORSE:g} points below both",
+            lambda ends: at_least(WORSE, {"gap": min(ends[VCL], ends[HYBRID]) - ends[CORESET]}),
+        ),
     )
-    rows = (VCL, HYBRID, CORESET)
-    presets: ClassVar[Mapping[str, Setting]] = {
-        "smoke": Setting(
+    rows = needed = (VCL, HYBRID, CORESET)
+    presets: ClassVar[Mapping[str, RobustSetting]] = {
+        "smoke": RobustSetting(
             preset="permuted-mnist", data="digits", tasks=3, epochs=1, batch_size=60, hidden=(16,), train_samples=2,
             test_samples=5, fit_steps=20, coreset=10, coreset_steps=10,
         ),
-        "laptop": Setting(
+        "laptop": RobustSetting(
             preset="permuted-mnist", tasks=10, epochs=2, train_samples=2, test_samples=10, test_every=10,
         ),
-        "paper": Setting(preset="permuted-mnist", tasks=10),
+        "paper": RobustSetting(preset="permuted-mnist", tasks=10),
     }  # fmt: skip
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
@@ -67,18 +77,11 @@ class RobustFig9(RobustRuns):
         """Each row."""
         return [x for row, runs in by_row(records).items() for x in run_lines(row, runs)]
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The claims of `rule`."""
+    def facts(self, records: Sequence[Record]) -> dict[str, float]:
+        """A after the last task, in percent, by row."""
         ends = {row: mean_of(runs) for row, runs in by_row(records).items()}
-        if set(ends) != set(self.rows):
-            return Verdict("not judged", f"Only {', '.join(ends) or 'nothing'} has been run.")
-        worst = min(ends[VCL], ends[HYBRID])
-        return judged(
-            {
-                "VCL does well with and without a coreset": worst >= WELL,
-                "the coreset alone does worse": worst - ends[CORESET] >= WORSE,
-            }
-        )
+        need(ends, self.needed)
+        return ends
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """The figure as printed."""
@@ -96,11 +99,17 @@ class RobustFig10(RobustFig9):
     """Farquhar and Gal Fig. 10: Permuted MNIST, VGR beside VCL."""
 
     name, item = "robust-fig10", "Farquhar and Gal Fig. 10"
-    rule = (
-        "Two claims: VGR ends no lower than VCL, with a coreset or without; at most "
-        f"{MARGIN:g} points above the better of them. Both: reproduced; one: partly; none: not."
+    rule = Rule(
+        Claim(
+            "VGR ends no lower than VCL, with a coreset or without", lambda ends: at_least(0.0, {"lead": _lead(ends)})
+        ),
+        Claim(
+            f"VGR ends at most {MARGIN:g} points above the better of them",
+            lambda ends: at_most(MARGIN, {"lead": _lead(ends)}),
+        ),
     )
-    presets: ClassVar[Mapping[str, Setting]] = {
+    needed = (VCL, HYBRID, VGR)
+    presets: ClassVar[Mapping[str, RobustSetting]] = {
         "smoke": replayed(
             RobustFig9.presets["smoke"], generator_preset="small", generator_epochs=1, samples_per_class=40
         ),
@@ -116,18 +125,10 @@ class RobustFig10(RobustFig9):
         + "generators, trained for 2 epochs of 200 at a faster rate, seeds beyond 1",
     }
 
-    def arms(self, config: Setting) -> Sequence[Setting]:
+    def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
         """The units of Fig. 9, then VGR's."""
         return [*(filled(plain(config), row) for row in self.rows), filled(config, VGR)]
 
-    def config(self, config: Setting) -> dict[str, Any]:
+    def config(self, config: RobustSetting) -> dict[str, Any]:
         """As that of Fig. 9 where nothing is generated, so that the ids agree."""
         return super().config(config) if isinstance(config, Replayed) else RobustFig9().config(config)
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The claims of `rule`."""
-        ends = {row: mean_of(runs) for row, runs in by_row(records).items()}
-        if not {VCL, HYBRID, VGR} <= set(ends):
-            return Verdict("not judged", f"Only {', '.join(ends) or 'nothing'} has been run.")
-        lead = ends[VGR] - max(ends[VCL], ends[HYBRID])
-        return judged({"VGR ends no lower than VCL": lead >= 0, "and hardly higher": lead <= MARGIN})

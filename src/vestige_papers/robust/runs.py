@@ -1,6 +1,6 @@
 """What Fig. 5 to 21 of Farquhar and Gal share: one run of one method, and what is read from it.
 
-A unit is a `Setting` with its `row` filled in. What it leaves open (None) is as printed in B.2 to B.5, which
+A unit is a `RobustSetting` with its `row` filled in. What it leaves open (None) is as printed in B.2 to B.5, which
 `vestige_papers.robust.published` holds with its own account of what the paper leaves out. Beyond that:
 - Single-headed, every method trains over all ten outputs from the first task on: B.3 has "the single head", and
   "predictions are not constrained to be from the 'ground truth' task for either training or testing". Tested are the
@@ -9,8 +9,8 @@ A unit is a `Setting` with its `row` filled in. What it leaves open (None) is as
   initial prior each time" (`coreset_prior` of `vestige.continual.learners.vcl_coreset`).
 - Multi-headed, each task trains its own two outputs, EWC as well; coresets are fitted head by head.
 - VGR trains over all ten outputs, multi-headed too: a head a task is there "only a way of selecting predictions" (C.6),
-  so that one run is read under both heads. A `Replayed` is a `Setting` that says what is generated as well; the units
-  of the other methods do not have its fields.
+  so that one run is read under both heads. A `Replayed` is a `RobustSetting` that says what is generated as well;
+  the units of the other methods do not have its fields.
 - B.3's epochs are full batches, one step each. The laptop preset keeps the number of steps and not the batch: 120 steps
   of 100 rows are one pass over a task.
 - `test_every` = n tests on every n-th test row of a class; `validate` = n on every n-th training row, which then does
@@ -31,7 +31,7 @@ from vestige.continual.record import Record
 from vestige.continual.versions import named
 from vestige.data.dataset import DataSet, every_nth
 from vestige.metrics import matrix
-from vestige.runner.experiment import Line, line
+from vestige.runner.experiment import Line, grouped, line
 from vestige.runner.trained import OnHeldOutRows, Trained
 from vestige_papers.robust.published import printed
 from vestige_papers.rwalk.runs import for_validation
@@ -53,7 +53,7 @@ OF_REPLAY = ("net", "generator", "generator_preset", "samples_per_class", "batch
 
 
 @dataclass(frozen=True)
-class Setting:
+class RobustSetting:
     """A run of `row`, as `preset` of `published` has it but for the fields that are not None.
 
     A field that the row's method does not have is None in its unit. `ewc_epochs` are EWC's, whose training is another;
@@ -85,7 +85,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Replayed(Setting):
+class Replayed(RobustSetting):
     """A run of VGR; `generator_epochs` are those of each class's generator, None as its preset has them."""
 
     net: str | None = None
@@ -96,12 +96,12 @@ class Replayed(Setting):
     batch_cap: int | None = None
 
 
-def plain(setting: Setting) -> Setting:
+def plain(setting: RobustSetting) -> RobustSetting:
     """The same without what is generated."""
-    return Setting(**{f.name: getattr(setting, f.name) for f in fields(Setting)})
+    return RobustSetting(**{f.name: getattr(setting, f.name) for f in fields(RobustSetting)})
 
 
-def filled(setting: Setting, row: str, **changed: Any) -> Setting:  # noqa: ANN401 - fields of Setting
+def filled(setting: RobustSetting, row: str, **changed: Any) -> RobustSetting:  # noqa: ANN401 - fields of RobustSetting
     """The unit of a row: what is left open as in print, what its method does not have None.
 
     EWC has batches, widths and a learning rate of its own, whatever `setting` says of the others.
@@ -123,7 +123,7 @@ def filled(setting: Setting, row: str, **changed: Any) -> Setting:  # noqa: ANN4
     return replace(setting, row=row, uncertainty=setting.uncertainty and row in UNSURE, **unit)
 
 
-def stream_of(setting: Setting, seed: int) -> data.Stream:
+def stream_of(setting: RobustSetting, seed: int) -> data.Stream:
     """The tasks of a run; the seed also draws permutations, and training rows where their number is capped."""
     dataset = data.load(setting.data)
     if setting.validate:
@@ -149,7 +149,7 @@ def thinned(dataset: DataSet, nth: int) -> DataSet:
     return replace(dataset, test_x=dataset.test_x[kept], test_y=dataset.test_y[kept])
 
 
-def learner_of(setting: Setting, stream: data.Stream, seed: int) -> methods.Learner:
+def learner_of(setting: RobustSetting, stream: data.Stream, seed: int) -> methods.Learner:
     """The row's method, with everything that the setting says of it."""
     names = (*LEARNER, *(OF_REPLAY if isinstance(setting, Replayed) else ()))
     given: dict[str, Any] = {name: getattr(setting, name) for name in names if getattr(setting, name) is not None}
@@ -161,9 +161,8 @@ def learner_of(setting: Setting, stream: data.Stream, seed: int) -> methods.Lear
 
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records of each row, by seed, rows in their order."""
-    ordered = sorted(records, key=lambda r: r.seed)
-    found = {row: [r for r in ordered if r.config["row"] == row] for row in METHODS}
-    return {row: runs for row, runs in found.items() if runs}
+    found = grouped(records, lambda r: str(r.config["row"]))
+    return {row: found[row] for row in METHODS if row in found}
 
 
 def accuracy(record: Record, k: int | None = None) -> float:
@@ -196,25 +195,25 @@ def run_lines(label: str, runs: Sequence[Record], *, old: float | None = None) -
     ]
 
 
-class RobustRuns(OnHeldOutRows, Trained[Setting]):
+class RobustRuns(OnHeldOutRows, Trained[RobustSetting]):
     """An experiment whose units are runs of one method on a stream."""
 
     rows: ClassVar[tuple[str, ...]] = ROWS
-    presets: ClassVar[Mapping[str, Setting]]
+    presets: ClassVar[Mapping[str, RobustSetting]]
 
-    def arms(self, config: Setting) -> Sequence[Setting]:
+    def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
         """A unit for each row."""
         return [filled(config, row) for row in self.rows]
 
-    def parts(self, config: Setting, seed: int) -> tuple[data.Stream, methods.Learner]:
+    def parts(self, config: RobustSetting, seed: int) -> tuple[data.Stream, methods.Learner]:
         """The row's method on its tasks."""
         stream = stream_of(config, seed)
         return stream, learner_of(config, stream, seed)
 
-    def versions(self, config: Setting) -> dict[str, int]:
+    def versions(self, config: RobustSetting) -> dict[str, int]:
         """That of the row's method too."""
         return super().versions(config) | named(METHODS[config.row])
 
-    def options(self, config: Setting) -> dict[str, Any]:
+    def options(self, config: RobustSetting) -> dict[str, Any]:
         """Whether mutual information is measured too."""
         return {"uncertainty": config.uncertainty}

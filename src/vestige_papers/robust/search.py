@@ -14,9 +14,11 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
-from vestige_papers.robust.runs import VCL, RobustRuns, Setting, accuracy, filled, new_task
+from vestige.runner.claims import Rule
+from vestige.runner.experiment import Line, grouped, line
+from vestige_papers.robust.runs import VCL, RobustRuns, RobustSetting, accuracy, filled, new_task
 from vestige_papers.robust.split import LAPTOP, LEFT_OUT, SMOKE
+from vestige_papers.rwalk.search import SEARCH
 
 # What differs from print, of what is tried; the first is print as the presets have it.
 TRIED: tuple[Mapping[str, Any], ...] = (
@@ -32,10 +34,7 @@ NAMES = ("log_var", "fit_steps", "lr")
 
 def tried(records: Sequence[Record]) -> dict[tuple[float, ...], list[Record]]:
     """(log-variance, fit steps, learning rate) -> Records, by seed."""
-    found: dict[tuple[float, ...], list[Record]] = {}
-    for record in sorted(records, key=lambda r: r.seed):
-        found.setdefault(tuple(record.config[name] for name in NAMES), []).append(record)
-    return found
+    return grouped(records, lambda r: tuple(r.config[name] for name in NAMES))
 
 
 def chosen(records: Sequence[Record]) -> dict[str, float]:
@@ -55,16 +54,16 @@ class RobustSearch(RobustRuns):
 
     name = "robust-search"
     item = "Farquhar and Gal Fig. 7 and 8: the search for VCL's start"
-    rule = "A search has no verdict; it says what it chose."
-    presets: ClassVar[Mapping[str, Setting]] = {
+    rule = Rule(note=SEARCH)
+    presets: ClassVar[Mapping[str, RobustSetting]] = {
         "smoke": replace(SMOKE, preset="split-fashion-mnist-multi", validate=6, fit_steps=None),
         "laptop": replace(LAPTOP, data="fashion_mnist", preset="split-fashion-mnist-multi", validate=20, test_every=1),
-        "paper": Setting(data="fashion_mnist", preset="split-fashion-mnist-multi", validate=20),
+        "paper": RobustSetting(data="fashion_mnist", preset="split-fashion-mnist-multi", validate=20),
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 3}
     cut: ClassVar[Mapping[str, str]] = LEFT_OUT
 
-    def arms(self, config: Setting) -> Sequence[Setting]:
+    def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
         """VCL with everything that is tried."""
         return [filled(config, VCL, **changed) for changed in TRIED]
 
@@ -77,6 +76,6 @@ class RobustSearch(RobustRuns):
             lines.append(line(label, "each task when new (%)", [new_task(r) for r in runs]))
         return lines
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
+    def remarks(self, facts: Sequence[Record]) -> str:
         """What was chosen."""
-        return Verdict("not judged", f"{VCL}: {described(chosen(records))}")
+        return f"{VCL}: {described(chosen(facts))}"

@@ -23,12 +23,11 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
+from vestige.runner.claims import Claim, Finding, Rule, at_least, need, shown
+from vestige.runner.experiment import Line, line
 from vestige_papers.robust.replay import CUT, RobustFig11, RobustFig12, under
-from vestige_papers.robust.runs import HYBRID, VCL, VGR, WITH_CORESET, Replayed, Setting, accuracy, by_row, filled
-from vestige_papers.robust.single import OTHER_STEPS, with_other_steps
-from vestige_papers.robust.split import shortened
-from vestige_papers.rwalk.runs import judged
+from vestige_papers.robust.runs import HYBRID, VCL, VGR, WITH_CORESET, Replayed, RobustSetting, accuracy, by_row, filled
+from vestige_papers.robust.split import OTHER_STEPS, shortened, with_other_steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,15 +108,23 @@ def buys(found: Sequence[float]) -> bool:
     return len(found) == 1 or fmean(found) > BEYOND * stdev(found) / math.sqrt(len(found))
 
 
-def bought(words: str, rows: Sequence[str], of: Mapping[str, Sequence[Point]]) -> dict[str, bool]:
-    """The claim that time buys accuracy for one of `rows`, with the gains in its words."""
-    found = {row: gains(of[row]) for row in rows}
-    told = ", ".join(f"{row} {fmean(g):+.1f} points" for row, g in found.items() if g)
-    alone = "; one seed: no error" if any(len(g) == 1 for g in found.values()) else ""
-    return {f"time buys accuracy {words} ({told}{alone})": any(buys(g) for g in found.values())}
+def bought(words: str, rows: Sequence[str]) -> Claim:
+    """That time buys accuracy for one of `rows`."""
+
+    def check(of: Mapping[str, Sequence[Point]]) -> Finding:
+        found = {row: gains(of[row]) for row in rows}
+        told = shown({row: fmean(g) for row, g in found.items() if g}, "+.1f")
+        alone = "; one seed: no error" if any(len(g) == 1 for g in found.values()) else ""
+        return Finding(any(buys(g) for g in found.values()), f"{told} points{alone}")
+
+    return Claim(
+        f"{words} gains accuracy by time (the best on its front is at least {GAIN:g} points above its quickest, and "
+        f"{BEYOND:g} standard errors over seeds; of one seed, the points alone)",
+        check,
+    )
 
 
-def quicker(whole: Setting) -> Setting:
+def quicker(whole: RobustSetting) -> RobustSetting:
     """VGR as in footnote 7."""
     assert isinstance(whole, Replayed), "VGR says how much it replays"
     samples = max(round(FEWER * (whole.samples_per_class or 0)), 1)
@@ -133,7 +140,7 @@ class Timed(RobustFig11):
     cut: ClassVar[Mapping[str, str]] = CUT | {"laptop": CUT["laptop"].replace("beyond 3", "beyond 2")}
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 1}
 
-    def arms(self, config: Setting) -> Sequence[Setting]:
+    def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
         """All training with all steps on the coreset; shorter training with the fewest; VGR, and a quicker one."""
         units = []
         for row in (VCL, *WITH_CORESET):
@@ -147,11 +154,17 @@ class Timed(RobustFig11):
         """Under the figure's head."""
         return points(under(self.head, records))
 
+    def facts(self, records: Sequence[Record]) -> dict[str, list[Point]]:  # type: ignore[override]
+        """The points of each method."""
+        of = self.points(records)
+        need(of, (VCL, *WITH_CORESET))
+        return of
+
     def lines(self, records: Sequence[Record]) -> list[Line]:
         """Seconds, accuracy and bytes of every point, and whether its method has none that beats it."""
         lines = []
         for row, of in self.points(records).items():
-            best = front(of)
+            unbeaten = front(of)
             for p in of:
                 label, c = f"{row}: {p.words}", p.runs[0].config
                 whole = c["epochs"] == EPOCHS and c["coreset_steps"] in (None, EPOCHS)
@@ -160,7 +173,7 @@ class Timed(RobustFig11):
                     line(label, "CPU seconds of training", [cpu_seconds(r) for r in p.runs], paper=printed),
                     line(label, f"A{len(p.runs[0].R)} (%)", [accuracy(r) for r in p.runs]),
                     line(label, "megabytes held", [megabytes_held(r) for r in p.runs]),
-                    Line(label, "on the front of its method", float(p in best), None, len(p.runs)),
+                    Line(label, "on the front of its method", float(p in unbeaten), None, len(p.runs)),
                 ]
         return lines
 
@@ -178,63 +191,59 @@ class Timed(RobustFig11):
         }
 
 
-def slower(of: Mapping[str, Sequence[Point]], least: float) -> dict[str, bool]:
-    """The claims on VGR, where it has been run: accurate, and slower than VCL with a coreset, each at its longest."""
+def best(of: Mapping[str, Sequence[Point]], *rows: str) -> dict[str, float]:
+    """The best accuracy of each of these rows that was run."""
+    return {row: max(p.accuracy for p in of[row]) for row in rows if row in of}
+
+
+def reached(least: float) -> Claim:
+    """That VGR, where it has been run, is accurate."""
+    return Claim(
+        f"some configuration of VGR reaches {least:g} %",
+        lambda of: at_least(least, best(of, VGR)) if VGR in of else Finding(None),
+    )
+
+
+def _slower(of: Mapping[str, Sequence[Point]]) -> Finding:
     if VGR not in of:
-        return {}
-    best = max(p.accuracy for p in of[VGR])
-    return {
-        f"some configuration of VGR reaches {least:g} %": best >= least,
-        "VGR is slower than VCL with a coreset": of[VGR][-1].seconds > of[HYBRID][-1].seconds,
-    }
+        return Finding(None)
+    seconds = {row: of[row][-1].seconds for row in (VGR, HYBRID)}
+    return Finding(seconds[VGR] > seconds[HYBRID], f"{shown(seconds)} CPU seconds")
+
+
+SLOWER = Claim("VGR is slower than VCL with a coreset, each at its longest", _slower)
+VCL_ALONE = "Where VGR has not been run, those on VCL are judged alone."
 
 
 class RobustFig13(Timed):
     """Farquhar and Gal Fig. 13: accuracy against time, single-headed Split MNIST."""
 
     name, item = "robust-fig13", "Farquhar and Gal Fig. 13"
-    rule = (
-        f"Claims: no configuration of VCL, with a coreset or without, reaches {GOOD:g} %; a coreset variant gains "
-        f"accuracy by time (the best on its front is at least {GAIN:g} points above its quickest, and {BEYOND:g} "
-        f"standard errors over seeds; of one seed, the points alone); some configuration of VGR reaches {GOOD:g} %; "
-        "its longest takes more time than the longest of VCL with a coreset. All: reproduced; half: partly; fewer: "
-        "not. Where VGR has not been run, those on VCL are judged alone."
+    rule = Rule(
+        Claim(
+            f"no configuration of VCL, with a coreset or without, reaches {GOOD:g} %",
+            lambda of: Finding(max(best(of, VCL, HYBRID).values()) < GOOD, shown(best(of, VCL, HYBRID))),
+        ),
+        bought("a coreset variant", WITH_CORESET),
+        reached(GOOD),
+        SLOWER,
+        note=VCL_ALONE,
     )
     other_steps = OTHER_STEPS
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The claims of `rule`."""
-        of = self.points(records)
-        return judged(
-            {
-                "no configuration of VCL is good": max(p.accuracy for row in (VCL, HYBRID) for p in of[row]) < GOOD,
-                **bought("with a coreset", WITH_CORESET, of),
-                **slower(of, GOOD),
-            }
-        )
 
 
 class RobustFig14(Timed, RobustFig12):
     """Farquhar and Gal Fig. 14: accuracy against time, multi-headed Split MNIST."""
 
     name, item = "robust-fig14", "Farquhar and Gal Fig. 14"
-    rule = (
-        f"Claims: some configuration of VCL, with a coreset or without, reaches {VERY_GOOD:g} %; VCL without a coreset "
-        f"gains accuracy by time (the best on its front is at least {GAIN:g} points above its quickest, and "
-        f"{BEYOND:g} standard errors over seeds; of one seed, the points alone); some configuration of VGR reaches "
-        f"{VERY_GOOD:g} %; its longest takes more time than the longest of VCL with a coreset. All: reproduced; half: "
-        "partly; fewer: not. Where VGR has not been run, those on VCL are judged alone."
+    rule = Rule(
+        Claim(
+            f"some configuration of VCL, with a coreset or without, reaches {VERY_GOOD:g} %",
+            lambda of: Finding(max(best(of, VCL, HYBRID).values()) >= VERY_GOOD, shown(best(of, VCL, HYBRID))),
+        ),
+        bought("VCL without a coreset", (VCL,)),
+        reached(VERY_GOOD),
+        SLOWER,
+        note=VCL_ALONE,
     )
     other_steps = OTHER_STEPS[:1]
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The claims of `rule`."""
-        of = self.points(records)
-        best = max(p.accuracy for row in (VCL, HYBRID) for p in of[row])
-        return judged(
-            {
-                "some configuration of VCL is very good": best >= VERY_GOOD,
-                **bought("without a coreset", (VCL,), of),
-                **slower(of, VERY_GOOD),
-            }
-        )

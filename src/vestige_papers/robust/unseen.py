@@ -14,7 +14,7 @@ previously seen tasks", and the area is 1. The runs are VCL's of Fig. 6 and VGR'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,11 +24,11 @@ from torch import Tensor
 
 from vestige.continual.record import Record
 from vestige.metrics.uncertainty import THETAS, Roc, unseen_task_roc
-from vestige.runner.experiment import Line, Verdict, line
+from vestige.runner.claims import Claim, Finding, Rule, at_least, need, some
+from vestige.runner.experiment import Line, line
 from vestige_papers.robust.replay import PRESETS, RobustFig11
-from vestige_papers.robust.runs import VCL, VGR, RobustRuns, Setting, by_row
-from vestige_papers.robust.single import RobustFig6
-from vestige_papers.rwalk.runs import judged
+from vestige_papers.robust.runs import VCL, VGR, RobustRuns, RobustSetting, by_row
+from vestige_papers.robust.split import RobustFig6
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,15 +64,55 @@ def roc(record: Record, reading: str) -> Roc:
     return unseen_task_roc(mutual(record), pairs=reading)  # type: ignore[arg-type]
 
 
+def unseen_over_current(mi: Float64[Tensor, "t t"]) -> float:
+    """Mean MI on tasks to come, over that on the current task; a mean over the models that have such tasks."""
+    return fmean(float(mi[k, k + 1 :].mean() / mi[k, k]) for k in range(len(mi) - 1))
+
+
+def old_over_new(mi: Float64[Tensor, "t t"]) -> float:
+    """Of the model before the last: MI on the old task it is most unsure of, over that on the task to come."""
+    return float(mi[-2, :-2].max() / mi[-2, -1])
+
+
+def divided(mi: Float64[Tensor, "t t"]) -> float:
+    """Share of the models, the last apart, that are less unsure of every seen task than of any to come."""
+    return fmean(float(mi[k, : k + 1].max() < mi[k, k + 1 :].min()) for k in range(len(mi) - 1))
+
+
+UNSURE_OF_UNSEEN = Claim(
+    "on average over models before the last, MI is higher on unseen tasks than on the current one",
+    lambda mi: Finding(fmean(map(unseen_over_current, mi)) > 1, f"{fmean(map(unseen_over_current, mi)):.3g} times"),
+)
+
+
+def areas_that(holds: Callable[[float], bool], words: str) -> list[Claim]:
+    """A claim on the area under the ROC for each reading of the pairs."""
+
+    def claim(reading: str, pairs: str) -> Claim:
+        def check(mi: Sequence[Float64[Tensor, "t t"]]) -> Finding:
+            area = fmean(unseen_task_roc(m, pairs=reading).auc for m in mi)  # type: ignore[arg-type]
+            return Finding(holds(area), f"{area:.2f}")
+
+        return Claim(f"{words}, {pairs}", check)
+
+    return [claim(reading, pairs) for reading, pairs in READINGS.items()]
+
+
 class Unseen(RobustRuns):
     """What is read from the uncertainty of the runs of Fig. 6."""
 
     rows = (VCL,)
-    presets: ClassVar[Mapping[str, Setting]] = RobustFig6.presets
+    presets: ClassVar[Mapping[str, RobustSetting]] = RobustFig6.presets
     seeds: ClassVar[Mapping[str, int]] = RobustFig6.seeds
     cut: ClassVar[Mapping[str, str]] = RobustFig6.cut
 
-    def config(self, config: Setting) -> dict[str, Any]:
+    def facts(self, records: Sequence[Record]) -> list[Float64[Tensor, "t t"]]:
+        """MI[model, task] of each seed."""
+        found = by_row(records)
+        need(found, self.rows)
+        return [mutual(r) for r in found[self.rows[0]]]
+
+    def config(self, config: RobustSetting) -> dict[str, Any]:
         """As that of Fig. 6, so that the ids agree."""
         return RobustFig6().config(config)
 
@@ -81,10 +121,13 @@ class RobustFig16(Unseen):
     """Farquhar and Gal Fig. 16: mutual information of each model on each task, VCL."""
 
     name, item = "robust-fig16", "Farquhar and Gal Fig. 16"
-    rule = (
-        "Two claims on mean MI over models before the last: it is higher on unseen tasks than on the current one; the "
-        f"model before the last is at least {NEARLY:g} times as unsure of some task before its own as of the task to "
-        "come. Both: reproduced; one: partly; none: not."
+    rule = Rule(
+        UNSURE_OF_UNSEEN,
+        Claim(
+            f"the model before the last is at least {NEARLY:g} times as unsure of some task before its own as of the "
+            "task to come",
+            lambda mi: at_least(NEARLY, {"times": fmean(map(old_over_new, mi))}),
+        ),
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -102,16 +145,6 @@ class RobustFig16(Unseen):
             lines.append(line(row, f"model {t - 1}: MI old over task {t}", [old_over_new(mutual(r)) for r in runs]))
         return lines
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The claims of `rule`."""
-        runs = [mutual(r) for r in by_row(records)[VCL]]
-        return judged(
-            {
-                "more unsure of unseen tasks than of the current one": fmean(map(unseen_over_current, runs)) > 1,
-                "nearly as unsure of an old task as of the next": fmean(map(old_over_new, runs)) >= NEARLY,
-            }
-        )
-
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """The matrix of the figure."""
         from vestige.show import matrix
@@ -125,23 +158,16 @@ class RobustFig16(Unseen):
         return drawn
 
 
-def unseen_over_current(mi: Float64[Tensor, "t t"]) -> float:
-    """Mean MI on tasks to come, over that on the current task; a mean over the models that have such tasks."""
-    return fmean(float(mi[k, k + 1 :].mean() / mi[k, k]) for k in range(len(mi) - 1))
-
-
-def old_over_new(mi: Float64[Tensor, "t t"]) -> float:
-    """Of the model before the last: MI on the old task it is most unsure of, over that on the task to come."""
-    return float(mi[-2, :-2].max() / mi[-2, -1])
-
-
 class RobustFig18(Unseen):
     """Farquhar and Gal Fig. 18: detection of unseen tasks by uncertainty, VCL."""
 
     name, item = "robust-fig18", "Farquhar and Gal Fig. 18"
-    rule = (
-        f"Area under the ROC of VCL, printed {PAPER[VCL]:g}. Within {CLOSE:g} of print under all three readings of the "
-        "pairs: reproduced; under at least one: partly; else not."
+    rule = Rule(
+        *areas_that(
+            lambda area: abs(area - PAPER[VCL]) <= CLOSE,
+            f"the area under VCL's ROC lies within {CLOSE:g} of the printed {PAPER[VCL]:g}",
+        ),
+        partly=some("a", "b", "c"),
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -151,14 +177,6 @@ class RobustFig18(Unseen):
             for row, runs in by_row(records).items()
             for reading, words in READINGS.items()
         ]
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """By how many readings come near print."""
-        runs = by_row(records)[VCL]
-        found = {words: fmean(areas(runs, reading)) for reading, words in READINGS.items()}
-        near = [words for words, area in found.items() if abs(area - PAPER[VCL]) <= CLOSE]
-        why = f"Printed {PAPER[VCL]:g}; " + ", ".join(f"{words}: {area:.2f}" for words, area in found.items()) + "."
-        return Verdict("reproduced" if len(near) == len(found) else "partly" if near else "not", why)
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Both rates against theta, a mean over seeds, under each reading."""
@@ -179,20 +197,15 @@ class RobustFig18(Unseen):
         return drawn
 
 
-def divided(mi: Float64[Tensor, "t t"]) -> float:
-    """Share of the models, the last apart, that are less unsure of every seen task than of any to come."""
-    return fmean(float(mi[k, : k + 1].max() < mi[k, k + 1 :].min()) for k in range(len(mi) - 1))
-
-
 class OfReplay(Unseen):
     """The runs of VGR instead."""
 
     rows = (VGR,)
-    presets: ClassVar[Mapping[str, Setting]] = PRESETS
+    presets: ClassVar[Mapping[str, RobustSetting]] = PRESETS
     seeds: ClassVar[Mapping[str, int]] = RobustFig11.seeds
     cut: ClassVar[Mapping[str, str]] = RobustFig11.cut
 
-    def config(self, config: Setting) -> dict[str, Any]:
+    def config(self, config: RobustSetting) -> dict[str, Any]:
         """As that of Fig. 11, so that the ids agree."""
         return RobustFig11().config(config)
 
@@ -201,10 +214,12 @@ class RobustFig15(OfReplay, RobustFig16):
     """Farquhar and Gal Fig. 15: mutual information of each model on each task, VGR."""
 
     name, item = "robust-fig15", "Farquhar and Gal Fig. 15"
-    rule = (
-        "Two claims on mean MI over models before the last: it is higher on unseen tasks than on the current one; at "
-        f"least {CLEAN:.0%} of the models are less unsure of each task they have seen than of any to come. Both: "
-        "reproduced; one: partly; none: not."
+    rule = Rule(
+        UNSURE_OF_UNSEEN,
+        Claim(
+            f"at least {CLEAN:.0%} of the models are less unsure of each task they have seen than of any to come",
+            lambda mi: at_least(CLEAN, {"share": fmean(map(divided, mi))}),
+        ),
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -214,30 +229,15 @@ class RobustFig15(OfReplay, RobustFig16):
             lines.append(line(row, "models that divide seen from unseen", [divided(mutual(r)) for r in runs]))
         return lines
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The claims of `rule`."""
-        runs = [mutual(r) for r in by_row(records)[VGR]]
-        return judged(
-            {
-                "more unsure of unseen tasks than of the current one": fmean(map(unseen_over_current, runs)) > 1,
-                "less unsure of every seen task than of any to come": fmean(map(divided, runs)) >= CLEAN,
-            }
-        )
-
 
 class RobustFig17(OfReplay, RobustFig18):
     """Farquhar and Gal Fig. 17: detection of unseen tasks by uncertainty, VGR."""
 
     name, item = "robust-fig17", "Farquhar and Gal Fig. 17"
-    rule = (
-        f"Area under the ROC of VGR, printed {PAPER[VGR]:g}. At least {CLEAN:g} under all three readings of the pairs: "
-        "reproduced; under at least one: partly; else not."
+    rule = Rule(
+        *areas_that(
+            lambda area: area >= CLEAN,
+            f"the area under VGR's ROC, printed {PAPER[VGR]:g}, is at least {CLEAN:g}",
+        ),
+        partly=some("a", "b", "c"),
     )
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """By how many readings divide cleanly."""
-        runs = by_row(records)[VGR]
-        found = {words: fmean(areas(runs, reading)) for reading, words in READINGS.items()}
-        clean = [words for words, area in found.items() if area >= CLEAN]
-        why = f"Printed {PAPER[VGR]:g}; " + ", ".join(f"{words}: {area:.2f}" for words, area in found.items()) + "."
-        return Verdict("reproduced" if len(clean) == len(found) else "partly" if clean else "not", why)

@@ -1,6 +1,6 @@
 """What the tables and figures of RWalk share: one run of one method on a split data set, and what is read from it.
 
-A unit is a `Setting` with its `row` filled in. Both heads are measured in one run. What the paper leaves open:
+A unit is a `RWalkSetting` with its `row` filled in. Both heads are measured in one run. What the paper leaves open:
 - Methods without samples train over the outputs of the task at hand alone ("current") and are tested over all that were
   seen: over all seen outputs every one of them ends at chance for the old tasks (19.5 % on MNIST), far from print.
   Methods with samples, iCaRL and the reference train over all seen outputs.
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import fmean
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from vestige import data
 from vestige.continual import learners as methods
@@ -26,7 +26,7 @@ from vestige.continual.record import Record
 from vestige.continual.versions import named
 from vestige.data.dataset import DataSet, every_nth
 from vestige.metrics import matrix
-from vestige.runner.experiment import Line, Verdict, line
+from vestige.runner.experiment import Line, grouped, line
 from vestige.runner.trained import OnHeldOutRows, Trained
 
 JOINT = "joint"
@@ -50,7 +50,7 @@ WITH = ("Vanilla-S", "EWC-S", "PI-S", "RWalk-S")
 
 
 @dataclass(frozen=True)
-class Setting:
+class RWalkSetting:
     """A run. `per_class` caps the training rows of a class, `classes` how many classes there are; None is all.
 
     `lam` and `epochs` are None where the experiment is to take what the search has found for the row. A field that the
@@ -79,6 +79,32 @@ class Setting:
     validate: int = 0
 
 
+class RWalkChoice(NamedTuple):
+    """Lambda, epochs, and whether all training rows train or as many as the setting allows."""
+
+    lam: float | None
+    epochs: int
+    whole: bool = False
+
+    def __str__(self) -> str:
+        what = f"{self.epochs} epoch{'s' * (self.epochs > 1)} of {'all' if self.whole else 'few'} rows"
+        return what if self.lam is None else f"lambda {self.lam:g}, {what}"
+
+
+def filled(config: RWalkSetting, row: str, choice: RWalkChoice) -> RWalkSetting:
+    """The unit of a row: as chosen where `config` leaves lambda and epochs open.
+
+    A row whose choice is to train on all rows does so whatever `per_class` says.
+    """
+    return replace(
+        config,
+        row=row,
+        lam=choice.lam if config.lam is None or choice.lam is None else config.lam,
+        epochs=choice.epochs if config.epochs is None else config.epochs,
+        per_class=None if choice.whole else config.per_class,
+    )
+
+
 def for_validation(dataset: DataSet, nth: int) -> DataSet:
     """The training rows alone: every n-th of a class to test on, the others to train on. No test row remains."""
     held = every_nth(dataset.train_y, nth)
@@ -86,7 +112,7 @@ def for_validation(dataset: DataSet, nth: int) -> DataSet:
     return replace(dataset, train_x=x[~held], train_y=y[~held], test_x=x[held], test_y=y[held])
 
 
-def stream_of(setting: Setting, seed: int) -> data.Stream:
+def stream_of(setting: RWalkSetting, seed: int) -> data.Stream:
     """The tasks of a run; the seed also draws the training rows where their number is capped."""
     dataset = data.load(setting.data)
     if setting.validate:
@@ -103,7 +129,7 @@ def stream_of(setting: Setting, seed: int) -> data.Stream:
     )
 
 
-def learner_of(setting: Setting, stream: data.Stream, seed: int) -> methods.Learner:
+def learner_of(setting: RWalkSetting, stream: data.Stream, seed: int) -> methods.Learner:
     """The row's method with those fields of the setting that it has; iCaRL and GEM keep their own ways to remember."""
     name = METHODS[setting.row]
     own = set(methods.METHODS[name].default_config().__dataclass_fields__)
@@ -115,10 +141,12 @@ def learner_of(setting: Setting, stream: data.Stream, seed: int) -> methods.Lear
 
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records of each row, by seed."""
-    found: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda r: r.seed):
-        found.setdefault(record.config["row"], []).append(record)
-    return found
+    return grouped(records, lambda r: str(r.config["row"]))
+
+
+def means_by_row(records: Iterable[Record], head: str) -> dict[str, float]:
+    """A of the last task in percent, over seeds, by row."""
+    return {row: fmean(accuracy(r, head) for r in runs) for row, runs in by_row(records).items()}
 
 
 def accuracy(record: Record, head: str, k: int | None = None) -> float:
@@ -151,32 +179,23 @@ def table_lines(
     ]
 
 
-def judged(claims: Mapping[str, bool]) -> Verdict:
-    """Reproduced if every claim holds, partly if at least half of them do."""
-    held = [words for words, holds in claims.items() if holds]
-    failed = [words for words, holds in claims.items() if not holds]
-    word = "reproduced" if not failed else "partly" if 2 * len(held) >= len(claims) else "not"
-    why = f"Holds: {'; '.join(held) or 'nothing'}." + (f" Does not hold: {'; '.join(failed)}." if failed else "")
-    return Verdict(word, why)  # type: ignore[arg-type]
-
-
 def score(record: Record) -> float:
     """What is searched for: single-head A in percent; without samples the mean of both heads."""
     single = accuracy(record, "single")
     return fmean((single, accuracy(record, "multi"))) if record.config["row"] in WITHOUT else single
 
 
-class Incremental(OnHeldOutRows, Trained[Setting]):
+class Incremental(OnHeldOutRows, Trained[RWalkSetting]):
     """An experiment whose units are runs of one method on a split data set."""
 
-    presets: ClassVar[Mapping[str, Setting]]
+    presets: ClassVar[Mapping[str, RWalkSetting]]
 
-    def parts(self, config: Setting, seed: int) -> tuple[data.Stream, methods.Learner]:
+    def parts(self, config: RWalkSetting, seed: int) -> tuple[data.Stream, methods.Learner]:
         """The row's method on its tasks."""
         stream = stream_of(config, seed)
         return stream, learner_of(config, stream, seed)
 
-    def versions(self, config: Setting) -> dict[str, int]:
+    def versions(self, config: RWalkSetting) -> dict[str, int]:
         """That of the row's method too."""
         return super().versions(config) | named(METHODS[config.row])
 

@@ -16,10 +16,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
-from vestige_papers.rwalk.choice import filled
-from vestige_papers.rwalk.runs import WITH, Incremental, Setting, accuracy, judged
-from vestige_papers.rwalk.table1 import CHOSEN_MNIST, Table1MNIST
+from vestige.runner.claims import Claim, Finding, Rule, need, shown
+from vestige.runner.experiment import Line, line
+from vestige_papers.rwalk.runs import WITH, Incremental, RWalkSetting, accuracy, filled
+from vestige_papers.rwalk.table1 import CHOSEN_MNIST, RWalkTable1MNIST
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,20 +29,51 @@ SAMPLERS = ("uniform", "plane_distance", "entropy", "mean_of_features")
 CAUGHT_UP, AS_GOOD = 1.0, 2.0  # points of accuracy
 
 
+Means = Mapping[str, Mapping[Any, float]]  # row -> choice -> A5 in percent
+
+
+def _few(mean: Means) -> Finding:
+    few = {row: over[COUNTS[0]] for row, over in mean.items()}
+    return Finding(min(few[row] for row in WITH[1:]) > few["Vanilla-S"], shown(few))
+
+
+def _best(mean: Means, count: int) -> str:
+    return max(WITH, key=lambda row: mean[row][count])
+
+
+def _gap(mean: Means, count: int) -> float:
+    """Points that Vanilla lies below the best."""
+    return mean[_best(mean, count)][count] - mean["Vanilla-S"][count]
+
+
+def _best_where_poor(mean: Means) -> Finding:
+    best = {count: _best(mean, count) for count in COUNTS if _gap(mean, count) > CAUGHT_UP}
+    told = ", ".join(f"{count} samples: {row}" for count, row in best.items())
+    return Finding(all(row == "RWalk-S" for row in best.values()), told)
+
+
+def _average(mean: Means) -> dict[str, float]:
+    return {sampler: fmean(mean[row][sampler] for row in WITH) for sampler in SAMPLERS}
+
+
+def _spread(mean: Means) -> dict[str, float]:
+    return {row: max(mean[row].values()) - min(mean[row].values()) for row in WITH}
+
+
 class OverMemory(Incremental):
     """The four methods with samples, over one field of the memory."""
 
     field: ClassVar[str]
     choices: ClassVar[tuple[Any, ...]]
     fixed: ClassVar[Mapping[str, Any]] = {}
-    presets: ClassVar[Mapping[str, Setting]] = Table1MNIST.presets
+    presets: ClassVar[Mapping[str, RWalkSetting]] = RWalkTable1MNIST.presets
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        **Table1MNIST.cut,
+        **RWalkTable1MNIST.cut,
         "laptop": "CIFAR-100; training rows beyond 500 a class, seeds beyond 1",
     }
 
-    def arms(self, config: Setting) -> Sequence[Setting]:
+    def arms(self, config: RWalkSetting) -> Sequence[RWalkSetting]:
         """Each method with each choice."""
         rows = [replace(filled(config, row, CHOSEN_MNIST[row]), **self.fixed) for row in WITH]
         return [replace(row, **{self.field: choice}) for row in rows for choice in self.choices]
@@ -54,8 +85,10 @@ class OverMemory(Incremental):
             found.setdefault(r.config["row"], {}).setdefault(r.config[self.field], []).append(accuracy(r, "single"))
         return found
 
-    def means(self, records: Sequence[Record]) -> dict[str, dict[Any, float]]:
+    def facts(self, records: Sequence[Record]) -> Means:
         """row -> choice -> mean A5 (%)."""
+        need({r.config["row"] for r in records}, WITH)
+        need({str(r.config[self.field]) for r in records}, map(str, self.choices))
         return {row: {c: fmean(v) for c, v in over.items()} for row, over in self.scores(records).items()}
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -68,70 +101,61 @@ class OverMemory(Incremental):
         ]
 
 
-class Fig4(OverMemory):
+class RWalkFig4(OverMemory):
     """RWalk Fig. 4 (MNIST): accuracy against samples kept."""
 
     name, item = "rwalk-fig4", "RWalk Fig. 4 (MNIST)"
     field, choices = "memory_per_class", COUNTS
     fixed: ClassVar[Mapping[str, Any]] = {"sampler": "uniform"}
-    rule = (
-        f"Three claims: with {COUNTS[0]} samples a class each regularised method is above Vanilla; with {COUNTS[-1]} "
-        f"Vanilla is within {CAUGHT_UP:g} point of the best or above; RWalk is the best wherever Vanilla is more than "
-        f"{CAUGHT_UP:g} point below the best. All: reproduced; two: partly; fewer: not."
+    rule = Rule(
+        Claim(f"with {COUNTS[0]} samples a class each regularised method is above Vanilla", lambda mean: _few(mean)),
+        Claim(
+            f"with {COUNTS[-1]} Vanilla is within {CAUGHT_UP:g} point of the best or above",
+            lambda mean: Finding(_gap(mean, COUNTS[-1]) <= CAUGHT_UP, f"{_gap(mean, COUNTS[-1]):.1f} below"),
+        ),
+        Claim(
+            f"RWalk is the best wherever Vanilla is more than {CAUGHT_UP:g} point below the best",
+            lambda mean: _best_where_poor(mean),
+        ),
     )
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The three claims of `rule`."""
-        mean = self.means(records)
-        best = {m: max(WITH, key=lambda row: mean[row][m]) for m in COUNTS}
-        gap = {m: mean[best[m]][m] - mean["Vanilla-S"][m] for m in COUNTS}
-        few, many = COUNTS[0], COUNTS[-1]
-        return judged(
-            {
-                f"with {few} samples every regularised method is above Vanilla": min(mean[row][few] for row in WITH[1:])
-                > mean["Vanilla-S"][few],
-                f"with {many} samples Vanilla has caught up": gap[many] <= CAUGHT_UP,
-                "RWalk is best where Vanilla is poor": all(best[m] == "RWalk-S" for m in COUNTS if gap[m] > CAUGHT_UP),
-            }
-        )
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """A5 over samples a class."""
         from vestige.show import curves
 
-        series = {row: list(over.values()) for row, over in self.means(records).items()}
+        series = {row: list(over.values()) for row, over in self.facts(records).items()}
         words = [str(m) for m in COUNTS]
         return {"samples": curves(series, words, title=self.item, x_label="samples a class", y_label="A5 (%)")}
 
 
-class Fig5(OverMemory):
+class RWalkFig5(OverMemory):
     """RWalk Fig. 5 (MNIST): which samples are kept."""
 
     name, item = "rwalk-fig5", "RWalk Fig. 5 (MNIST)"
     field, choices = "sampler", SAMPLERS
-    rule = (
-        f"Three claims: averaged over methods mean-of-features is best; uniform is within {AS_GOOD:g} points of it; "
-        "Vanilla varies more from sampler to sampler than each regularised method. All: reproduced; two: partly; else "
-        "not."
+    rule = Rule(
+        Claim(
+            "averaged over methods mean-of-features is best",
+            lambda mean: Finding(
+                max(SAMPLERS, key=lambda s: _average(mean)[s]) == "mean_of_features", shown(_average(mean), ".1f")
+            ),
+        ),
+        Claim(
+            f"uniform is within {AS_GOOD:g} points of it",
+            lambda mean: Finding(_average(mean)["uniform"] >= _average(mean)["mean_of_features"] - AS_GOOD),
+        ),
+        Claim(
+            "Vanilla varies more from sampler to sampler than each regularised method",
+            lambda mean: Finding(
+                _spread(mean)["Vanilla-S"] > max(list(_spread(mean).values())[1:]), shown(_spread(mean))
+            ),
+        ),
     )
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The three claims of `rule`."""
-        mean = self.means(records)
-        average = {s: fmean(mean[row][s] for row in WITH) for s in SAMPLERS}
-        spread = {row: max(mean[row].values()) - min(mean[row].values()) for row in WITH}
-        return judged(
-            {
-                "mean-of-features is best": max(average, key=lambda s: average[s]) == "mean_of_features",
-                "uniform is nearly as good": average["uniform"] >= average["mean_of_features"] - AS_GOOD,
-                "Vanilla varies most": spread["Vanilla-S"] > max(spread[row] for row in WITH[1:]),
-            }
-        )
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Bars by sampler."""
         from vestige.show import bars
 
-        mean = self.means(records)
+        mean = self.facts(records)
         series = {s: [mean[row][s] for row in WITH] for s in SAMPLERS}
         return {"samplers": bars(series, WITH, title=self.item, y_label="A5 (%)")}

@@ -13,10 +13,11 @@ from statistics import fmean
 from typing import ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
-from vestige_papers.rwalk.choice import Choice, filled
-from vestige_papers.rwalk.runs import WITH, WITHOUT, Incremental, Setting, score
+from vestige.runner.claims import Rule
+from vestige.runner.experiment import Line, line
+from vestige_papers.rwalk.runs import WITH, WITHOUT, Incremental, RWalkChoice, RWalkSetting, filled, score
 
+SEARCH = "A search has no verdict; it says what it chose."
 LAMBDAS: dict[str, tuple[float | None, ...]] = {
     "EWC": (750.0, 7500.0, 75000.0, 750000.0, 7500000.0),
     "PI": (0.1, 10.0, 100.0, 1000.0),
@@ -29,31 +30,31 @@ WHOLE = (*WITHOUT, "Vanilla-S")
 ROWS = (*WITHOUT, "iCaRL", *WITH)
 
 
-def tried(records: Sequence[Record]) -> dict[str, dict[Choice, list[float]]]:
+def tried(records: Sequence[Record]) -> dict[str, dict[RWalkChoice, list[float]]]:
     """row -> choice -> score of each seed."""
-    found: dict[str, dict[Choice, list[float]]] = {}
+    found: dict[str, dict[RWalkChoice, list[float]]] = {}
     for record in records:
         c = record.config
-        choice = Choice(c["lam"], c["epochs"], c["per_class"] is None)
+        choice = RWalkChoice(c["lam"], c["epochs"], c["per_class"] is None)
         found.setdefault(c["row"], {}).setdefault(choice, []).append(score(record))
     return found
 
 
-def chosen(records: Sequence[Record]) -> dict[str, Choice]:
+def chosen(records: Sequence[Record]) -> dict[str, RWalkChoice]:
     """row -> the choice with the best mean score; of equals the first."""
     return {row: max(grid, key=lambda choice: fmean(grid[choice])) for row, grid in tried(records).items()}
 
 
-class SearchMNIST(Incremental):
+class RWalkSearchMNIST(Incremental):
     """Lambda and epochs for RWalk Table 1 on MNIST, on validation data."""
 
     name = "rwalk-search-mnist"
     item = "RWalk Table 1 (MNIST): the search for lambda and epochs"
-    rule = "A search has no verdict; it says what it chose."
-    presets: ClassVar[Mapping[str, Setting]] = {
-        "smoke": Setting(data="digits", per_class=30, hidden=(16,), memory_per_class=2, epochs=2, validate=6),
-        "laptop": Setting(validate=20),
-        "paper": Setting(per_class=None, epochs=1, validate=20),
+    rule = Rule(note=SEARCH)
+    presets: ClassVar[Mapping[str, RWalkSetting]] = {
+        "smoke": RWalkSetting(data="digits", per_class=30, hidden=(16,), memory_per_class=2, epochs=2, validate=6),
+        "laptop": RWalkSetting(validate=20),
+        "paper": RWalkSetting(per_class=None, epochs=1, validate=20),
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
@@ -61,10 +62,10 @@ class SearchMNIST(Incremental):
         "laptop": "all rows of the rows with samples (500 a class train); seeds beyond 1",
     }
 
-    def arms(self, config: Setting) -> Sequence[Setting]:
+    def arms(self, config: RWalkSetting) -> Sequence[RWalkSetting]:
         """Every row, with every lambda of its method and every setting."""
         choices = [
-            (row, Choice(lam, epochs, whole))
+            (row, RWalkChoice(lam, epochs, whole))
             for row in ROWS
             for lam in LAMBDAS.get(row.removesuffix("-S"), (None,))
             for epochs, whole in SETTINGS
@@ -81,6 +82,6 @@ class SearchMNIST(Incremental):
             for choice, scores in grid.items()
         ]
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
+    def remarks(self, facts: Sequence[Record]) -> str:
         """What was chosen."""
-        return Verdict("not judged", "; ".join(f"{row}: {choice}" for row, choice in chosen(records).items()))
+        return "; ".join(f"{row}: {choice}" for row, choice in chosen(facts).items())

@@ -8,7 +8,7 @@ for Vanilla-S, the other ways in which a memory may enter the loss (see `learner
 say which it used, and it matters more than the method. The printed rows are set beside "balanced",
 class-balanced example weights, which an early script of the authors computes.
 
-Deviations, beside those of `rwalk_runs`: lambda and epochs are those that a search on validation data found (MNIST) or
+Deviations, beside those of `runs`: lambda and epochs are those that a search on validation data found (MNIST) or
 those printed (CIFAR's lambda, which was not searched); both are in `CHOSEN`.
 """
 
@@ -17,22 +17,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict
-from vestige_papers.rwalk.choice import Choice, filled
+from vestige.runner.claims import Claim, Finding, Rule, need, shown
+from vestige.runner.experiment import Line
 from vestige_papers.rwalk.runs import (
     JOINT,
     WITH,
     WITHOUT,
     Incremental,
-    Setting,
+    RWalkChoice,
+    RWalkSetting,
     accuracy,
     by_row,
+    filled,
     forgetting,
     intransigence,
-    judged,
     table_lines,
 )
 
@@ -73,46 +74,96 @@ PAPER_CIFAR: Printed = {
 }
 # Found by `vestige run rwalk-search-mnist`, whose Records are kept. iCaRL-hb1 trains as iCaRL does; the reference was
 # not searched.
-CHOSEN_MNIST: Mapping[str, Choice] = {
-    "Vanilla": Choice(None, 8),
-    "EWC": Choice(750000.0, 1, whole=True),
-    "PI": Choice(10.0, 20),
-    "RWalk": Choice(1.0, 20),
-    "iCaRL-hb1": Choice(None, 8),
-    "iCaRL": Choice(None, 8),
-    "Vanilla-S": Choice(None, 8),
-    "EWC-S": Choice(75000.0, 8),
-    "PI-S": Choice(10.0, 8),
-    "RWalk-S": Choice(100.0, 20),
-    JOINT: Choice(None, 8),
+CHOSEN_MNIST: Mapping[str, RWalkChoice] = {
+    "Vanilla": RWalkChoice(None, 8),
+    "EWC": RWalkChoice(750000.0, 1, whole=True),
+    "PI": RWalkChoice(10.0, 20),
+    "RWalk": RWalkChoice(1.0, 20),
+    "iCaRL-hb1": RWalkChoice(None, 8),
+    "iCaRL": RWalkChoice(None, 8),
+    "Vanilla-S": RWalkChoice(None, 8),
+    "EWC-S": RWalkChoice(75000.0, 8),
+    "PI-S": RWalkChoice(10.0, 8),
+    "RWalk-S": RWalkChoice(100.0, 20),
+    JOINT: RWalkChoice(None, 8),
 }
 # The printed lambdas; the epochs are ours.
-CHOSEN_CIFAR: Mapping[str, Choice] = {
-    "Vanilla": Choice(None, 10),
-    "EWC": Choice(3e6, 10),
-    "PI": Choice(10.0, 10),
-    "RWalk": Choice(1000.0, 10),
-    "iCaRL-hb1": Choice(None, 10),
-    "iCaRL": Choice(None, 10),
-    "Vanilla-S": Choice(None, 10),
-    "EWC-S": Choice(1.5e6, 10),
-    "PI-S": Choice(10.0, 10),
-    "RWalk-S": Choice(500.0, 10),
-    JOINT: Choice(None, 10),
+CHOSEN_CIFAR: Mapping[str, RWalkChoice] = {
+    "Vanilla": RWalkChoice(None, 10),
+    "EWC": RWalkChoice(3e6, 10),
+    "PI": RWalkChoice(10.0, 10),
+    "RWalk": RWalkChoice(1000.0, 10),
+    "iCaRL-hb1": RWalkChoice(None, 10),
+    "iCaRL": RWalkChoice(None, 10),
+    "Vanilla-S": RWalkChoice(None, 10),
+    "EWC-S": RWalkChoice(1.5e6, 10),
+    "PI-S": RWalkChoice(10.0, 10),
+    "RWalk-S": RWalkChoice(500.0, 10),
+    JOINT: RWalkChoice(None, 10),
 }
+HEADS = ("multi", "single")
 OTHER_REPLAYS = ("mixed", "beside", "finetune")
 REPLAYED = ("Vanilla-S",)  # the rows that are run with each of them: here where nothing else holds the weights
 NEAR, SIGN = 4.0, 0.02  # points of accuracy; what is printed nearer to zero than this has no sign
 
 
-class Table1(Incremental):
+class RWalkTable1Facts(NamedTuple):
+    """Printed rows, mean A by row under either head, and (printed, ours) of F and I."""
+
+    paper: Printed
+    multi: Mapping[str, float]
+    single: Mapping[str, float]
+    signs: Mapping[str, tuple[float, float]]
+
+    def multi_head(self) -> Finding:
+        """The regularised methods beside print and beside Vanilla."""
+        least = {row: max(self.paper["multi", row][0] - 1, self.multi["Vanilla"]) for row in WITHOUT[1:]}
+        return Finding(all(self.multi[row] > bound for row, bound in least.items()), _rows(self.multi, WITHOUT))
+
+    def near_print(self) -> Finding:
+        """The rows with samples beside print."""
+        off = [abs(self.single[row] - self.paper["single", row][0]) for row in WITH]
+        return Finding(max(off) <= NEAR, _rows(self.single, WITH))
+
+    def rwalk_best(self) -> Finding:
+        """Which row with samples is the best."""
+        best = max(WITH, key=lambda row: self.single[row])
+        return Finding(best == "RWalk-S", f"the best is {best}")
+
+    def printed_signs(self) -> Finding:
+        """Those that print has beyond doubt."""
+        clear = {name: pair for name, pair in self.signs.items() if abs(pair[0]) >= SIGN}
+        wrong = [
+            f"{name} {ours:.2g} for {printed:g}"
+            for name, (printed, ours) in clear.items()
+            if (ours > 0) != (printed > 0)
+        ]
+        return Finding(not wrong, ", ".join(wrong))
+
+
+def _rows(mean: Mapping[str, float], rows: Sequence[str]) -> str:
+    return shown({row: mean[row] for row in rows}, ".1f")
+
+
+class RWalkTable1(Incremental):
     """Both halves of the table."""
 
     paper: ClassVar[Printed]
-    chosen: ClassVar[Mapping[str, Choice]]
+    chosen: ClassVar[Mapping[str, RWalkChoice]]
     other_replays: ClassVar[tuple[str, ...]] = ()
+    rule = Rule(
+        Claim(
+            "multi-head EWC, PI and RWalk reach print less 1 point and beat Vanilla", lambda facts: facts.multi_head()
+        ),
+        Claim(f"single-head rows with samples lie within {NEAR:g} points of print", lambda facts: facts.near_print()),
+        Claim("RWalk is the best of the rows with samples", lambda facts: facts.rwalk_best()),
+        Claim(
+            f"single-head F and I have the printed signs where print is at least {SIGN:g} from zero",
+            lambda facts: facts.printed_signs(),
+        ),
+    )
 
-    def arms(self, config: Setting) -> Sequence[Setting]:
+    def arms(self, config: RWalkSetting) -> Sequence[RWalkSetting]:
         """A unit for each row, one for each other use of the memory, and the reference."""
         rows = [filled(config, row, choice) for row, choice in self.chosen.items()]
         others = [replace(s, replay=way) for s in rows if s.row in REPLAYED for way in self.other_replays]
@@ -123,7 +174,7 @@ class Table1(Incremental):
         found = by_row(r for r in records if r.config["replay"] not in OTHER_REPLAYS)
         joint = {r.seed: r for r in found.get(JOINT, [])}
         lines = []
-        for head in ("multi", "single"):
+        for head in HEADS:
             for row, runs in found.items():
                 lines += table_lines(runs, f"{head}-head {row}", head, joint, self.paper.get((head, row)))
         for way in OTHER_REPLAYS:
@@ -131,33 +182,18 @@ class Table1(Incremental):
                 lines += table_lines(runs, f"single-head {row}, memory {way}", "single", joint, None)
         return lines
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The four claims of `rule`."""
+    def facts(self, records: Sequence[Record]) -> RWalkTable1Facts:
+        """What the claims read, the other uses of the memory left out."""
         found = by_row(r for r in records if r.config["replay"] not in OTHER_REPLAYS)
+        need(found, (*WITHOUT, *WITH, JOINT))
         joint = {r.seed: r for r in found[JOINT]}
-        mean = {(h, row): fmean(accuracy(r, h) for r in found[row]) for h in ("multi", "single") for row in found}
-        regularised = WITHOUT[1:]
-        signs = []  # (printed, ours)
+        signs: dict[str, tuple[float, float]] = {}
         for (head, row), (_, f, i) in self.paper.items():
             if head == "single":
-                signs.append((f, fmean(forgetting(r, head) for r in found[row])))
-                signs.append((i, fmean(intransigence(r, head, joint) for r in found[row])))
-        return judged(
-            {
-                "multi-head EWC, PI and RWalk reach print less 1 and beat Vanilla": all(
-                    mean["multi", row] > max(self.paper["multi", row][0] - 1, mean["multi", "Vanilla"])
-                    for row in regularised
-                ),
-                f"single-head rows with samples lie within {NEAR:g} points of print": all(
-                    abs(mean["single", row] - self.paper["single", row][0]) <= NEAR for row in WITH
-                ),
-                "RWalk is the best of the rows with samples": max(WITH, key=lambda row: mean["single", row])
-                == "RWalk-S",
-                "single-head F and I have the printed signs": all(
-                    (ours > 0) == (printed > 0) for printed, ours in signs if abs(printed) >= SIGN
-                ),
-            }
-        )
+                signs[f"F of {row}"] = f, fmean(forgetting(r, head) for r in found[row])
+                signs[f"I of {row}"] = i, fmean(intransigence(r, head, joint) for r in found[row])
+        mean = {head: {row: fmean(accuracy(r, head) for r in found[row]) for row in found} for head in HEADS}
+        return RWalkTable1Facts(self.paper, mean["multi"], mean["single"], signs)
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Accuracy of every single-head row beside the printed one."""
@@ -174,24 +210,16 @@ class Table1(Incremental):
         return {"single-head": bars(series, labels, title=self.item, y_label=measured[0].quantity, errors=errors)}
 
 
-RULE = (
-    "Four claims: multi-head EWC, PI and RWalk reach print less 1 point and beat Vanilla; single-head rows with "
-    f"samples lie within {NEAR:g} points of print; RWalk is the best of them; single-head F and I have the printed "
-    f"signs where print is at least {SIGN:g} from zero. All hold: reproduced; at least two: partly; fewer: not."
-)
-
-
-class Table1MNIST(Table1):
+class RWalkTable1MNIST(RWalkTable1):
     """RWalk Table 1 on MNIST: 5 tasks of 2 digits, an MLP of 256-256, 10 samples a class."""
 
     name = "rwalk-table1-mnist"
     item = "RWalk Table 1 (MNIST)"
-    rule = RULE
     paper, chosen, other_replays = PAPER_MNIST, CHOSEN_MNIST, OTHER_REPLAYS
-    presets: ClassVar[Mapping[str, Setting]] = {
-        "smoke": Setting(data="digits", per_class=30, hidden=(16,), memory_per_class=2, epochs=2),
-        "laptop": Setting(),
-        "paper": Setting(per_class=None, epochs=1),
+    presets: ClassVar[Mapping[str, RWalkSetting]] = {
+        "smoke": RWalkSetting(data="digits", per_class=30, hidden=(16,), memory_per_class=2, epochs=2),
+        "laptop": RWalkSetting(),
+        "paper": RWalkSetting(per_class=None, epochs=1),
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 2, "laptop": 10, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
@@ -200,16 +228,17 @@ class Table1MNIST(Table1):
     }
 
 
-class Table1CIFAR(Table1):
+class RWalkTable1CIFAR(RWalkTable1):
     """RWalk Table 1 on CIFAR-100: 10 tasks of 10 classes, the network of Table 4, 25 samples a class."""
 
     name = "rwalk-table1-cifar"
     item = "RWalk Table 1 (CIFAR-100)"
-    rule = RULE
     paper, chosen = PAPER_CIFAR, CHOSEN_CIFAR
-    presets: ClassVar[Mapping[str, Setting]] = {
-        "smoke": Setting(data="digits", classes_per_task=5, per_class=20, net="table4", memory_per_class=2, epochs=1),
-        "laptop": Setting(
+    presets: ClassVar[Mapping[str, RWalkSetting]] = {
+        "smoke": RWalkSetting(
+            data="digits", classes_per_task=5, per_class=20, net="table4", memory_per_class=2, epochs=1
+        ),
+        "laptop": RWalkSetting(
             data="cifar100",
             classes=50,
             classes_per_task=10,
@@ -222,7 +251,7 @@ class Table1CIFAR(Table1):
             epochs=4,
             validate=50,
         ),
-        "paper": Setting(
+        "paper": RWalkSetting(
             data="cifar100", classes_per_task=10, per_class=None, net="table4", memory_per_class=25, interval=50
         ),
     }

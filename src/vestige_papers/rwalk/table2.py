@@ -12,33 +12,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
-from vestige_papers.rwalk.runs import Incremental, Setting, accuracy, by_row, judged
+from vestige.runner.claims import Claim, Finding, Rule, need, shown
+from vestige.runner.experiment import Line, line
+from vestige_papers.rwalk.runs import Incremental, RWalkSetting, accuracy, by_row, means_by_row
 
 PAPER = {"iCaRL": 50.8, "GEM": 65.4, "RWalk-S": 70.1}
 SAMPLES = {"iCaRL": 5120, "GEM": 5120, "RWalk-S": 5000}  # of 50000
 
 
-class Table2(Incremental):
+class RWalkTable2(Incremental):
     """RWalk Table 2: ResNet18 on CIFAR-100, multi-head."""
 
     name, item = "rwalk-table2", "RWalk Table 2"
-    rule = "Two claims: RWalk is above GEM; GEM is above iCaRL. Both: reproduced; one: partly; none: not."
-    presets: ClassVar[Mapping[str, Setting]] = {
-        "smoke": Setting(
+    rule = Rule(
+        Claim("RWalk is above GEM", lambda mean: Finding(mean["RWalk-S"] > mean["GEM"], shown(mean))),
+        Claim("GEM is above iCaRL", lambda mean: Finding(mean["GEM"] > mean["iCaRL"])),
+    )
+    presets: ClassVar[Mapping[str, RWalkSetting]] = {
+        "smoke": RWalkSetting(
             data="digits", classes_per_task=5, per_class=8, net="resnet18_reduced", memory_per_class=None, epochs=1,
             memory_total=10, init="torch", lam=1000.0,
         ),
-        "laptop": Setting(
+        "laptop": RWalkSetting(
             data="cifar100", classes=25, classes_per_task=5, per_class=60, net="resnet18_reduced", epochs=3,
             memory_per_class=None, memory_total=50, init="torch", lam=1000.0, interval=50, batch_size=10,
             validate=50,
         ),
-        "paper": Setting(
+        "paper": RWalkSetting(
             data="cifar100", classes_per_task=5, per_class=None, net="resnet18", memory_per_class=None, epochs=10,
             init="torch", lam=1000.0, interval=50,
         ),
@@ -51,7 +54,7 @@ class Table2(Incremental):
         "beyond 3, seeds beyond 1; batches of 10, GEM's own",
     }
 
-    def arms(self, config: Setting) -> Sequence[Setting]:
+    def arms(self, config: RWalkSetting) -> Sequence[RWalkSetting]:
         """The three rows, each with its budget."""
         return [
             replace(config, row=row, memory_total=SAMPLES[row] if config.memory_total is None else config.memory_total)
@@ -65,9 +68,8 @@ class Table2(Incremental):
             for row, runs in by_row(records).items()
         ]
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The order."""
-        mean = {row: fmean(accuracy(r, "multi") for r in runs) for row, runs in by_row(records).items()}
-        return judged(
-            {"RWalk is above GEM": mean["RWalk-S"] > mean["GEM"], "GEM is above iCaRL": mean["GEM"] > mean["iCaRL"]}
-        )
+    def facts(self, records: Sequence[Record]) -> dict[str, float]:
+        """A of each row."""
+        mean = means_by_row(records, "multi")
+        need(mean, PAPER)
+        return mean

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from vestige.continual.record import Record
-from vestige.runner.experiment import Line, Verdict, line
-from vestige_papers.rwalk.choice import filled
+from vestige.runner.claims import Claim, Finding, Rule, need, shown
+from vestige.runner.experiment import Line, line
 from vestige_papers.rwalk.runs import (
     JOINT,
     WITH,
     WITHOUT,
     Incremental,
-    Setting,
+    RWalkSetting,
     accuracy,
     by_row,
+    filled,
     forgetting,
     intransigence,
-    judged,
 )
-from vestige_papers.rwalk.table1 import Table1, Table1CIFAR, Table1MNIST
+from vestige_papers.rwalk.table1 import HEADS, RWalkTable1, RWalkTable1CIFAR, RWalkTable1MNIST
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,17 +43,38 @@ PANELS = {
 FLAT = 0.05  # a task whose accuracy falls by no more than this stays
 
 
+def _fall(found: Mapping[str, Sequence[Record]], head: str, row: str) -> float:
+    """How far the first task falls from where it began to the end."""
+    return fmean(float(r.matrices[head][0, 0] - r.matrices[head][-1, 0]) for r in found[row])
+
+
+def _kept_multi_head(found: Mapping[str, Sequence[Record]]) -> Finding:
+    falls = {row: _fall(found, "multi", row) for row in WITHOUT}
+    return Finding(
+        max(falls[row] for row in WITHOUT[1:]) <= min(FLAT, falls["Vanilla"]), f"falls: {shown(falls, '.2g')}"
+    )
+
+
+def _less_with_samples(found: Mapping[str, Sequence[Record]], row: str) -> bool:
+    return _fall(found, "single", row) > _fall(found, "single", f"{row}-S")
+
+
+def _above_vanilla(found: Mapping[str, Sequence[Record]]) -> Finding:
+    ends = {row: fmean(accuracy(r, "single") for r in found[row]) for row in WITH}
+    return Finding(min(ends[row] for row in WITH[1:]) > ends["Vanilla-S"], shown(ends))
+
+
 class SharedRuns(Incremental):
     """A figure that reads the runs of a table."""
 
-    table: ClassVar[Table1]
+    table: ClassVar[RWalkTable1]
     rows: ClassVar[tuple[str, ...]]
 
-    def arms(self, config: Setting) -> Sequence[Setting]:
+    def arms(self, config: RWalkSetting) -> Sequence[RWalkSetting]:
         """The table's units of these rows."""
         return [filled(config, row, self.table.chosen[row]) for row in self.rows]
 
-    def config(self, config: Setting) -> dict[str, Any]:
+    def config(self, config: RWalkSetting) -> dict[str, Any]:
         """As the table's, so that the ids agree."""
         return self.table.config(config)
 
@@ -62,10 +83,17 @@ class PerTask(SharedRuns):
     """Accuracy of each task as tasks go by."""
 
     rows = (*WITHOUT, *WITH)
-    rule = (
-        f"Three claims: multi-head, the first task of EWC, PI and RWalk ends within {FLAT:g} of where it began and "
-        "Vanilla's falls farther than theirs; single-head, every method's first task falls farther without samples "
-        "than with; with samples A_k of EWC, PI and RWalk ends above Vanilla's. All: reproduced; two: partly; else not."
+    rule = Rule(
+        Claim(
+            f"multi-head, the first task of EWC, PI and RWalk ends within {FLAT:g} of where it began and Vanilla's "
+            "falls farther than theirs",
+            lambda found: _kept_multi_head(found),
+        ),
+        Claim(
+            "single-head, every method's first task falls farther without samples than with",
+            lambda found: Finding(all(_less_with_samples(found, row) for row in WITHOUT)),
+        ),
+        Claim("with samples A_k of EWC, PI and RWalk ends above Vanilla's", lambda found: _above_vanilla(found)),
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -83,28 +111,11 @@ class PerTask(SharedRuns):
             for k in range(1, len(found[row][0].matrices[head]) + 1)
         ]
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The three claims of `rule`."""
+    def facts(self, records: Sequence[Record]) -> dict[str, list[Record]]:
+        """Records by row."""
         found = by_row(records)
-
-        def fall(head: str, row: str) -> float:
-            return fmean(float(r.matrices[head][0, 0] - r.matrices[head][-1, 0]) for r in found[row])
-
-        def end(row: str) -> float:
-            return fmean(accuracy(r, "single") for r in found[row])
-
-        multi = {row: fall("multi", row) for row in WITHOUT}
-        held = [multi[row] for row in WITHOUT[1:]]
-        return judged(
-            {
-                "multi-head, regularised methods keep the first task and Vanilla does not as well": max(held)
-                <= min(FLAT, multi["Vanilla"]),
-                "single-head, the first task falls farther without samples than with": all(
-                    fall("single", row) > fall("single", f"{row}-S") for row in WITHOUT
-                ),
-                "with samples every regularised method ends above Vanilla": min(map(end, WITH[1:])) > end("Vanilla-S"),
-            }
-        )
+        need(found, self.rows)
+        return found
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """A picture for each panel and task, and one for A_k."""
@@ -112,7 +123,7 @@ class PerTask(SharedRuns):
 
         found = by_row(records)
         mean = {
-            (h, row): torch.stack([r.matrices[h] for r in runs]).mean(0) for row, runs in found.items() for h in _HEADS
+            (h, row): torch.stack([r.matrices[h] for r in runs]).mean(0) for row, runs in found.items() for h in HEADS
         }
         tasks = len(next(iter(mean.values())))
         x = list(range(1, tasks + 1))
@@ -129,46 +140,51 @@ class PerTask(SharedRuns):
         return drawn
 
 
-_HEADS = ("multi", "single")
-
-
-class Fig2(PerTask):
+class RWalkFig2(PerTask):
     """RWalk Fig. 2: accuracy of each task as tasks go by, MNIST."""
 
     name, item = "rwalk-fig2", "RWalk Fig. 2"
-    table = Table1MNIST()
-    presets: ClassVar[Mapping[str, Setting]] = Table1MNIST.presets
+    table = RWalkTable1MNIST()
+    presets: ClassVar[Mapping[str, RWalkSetting]] = RWalkTable1MNIST.presets
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        **Table1MNIST.cut,
+        **RWalkTable1MNIST.cut,
         "laptop": "training rows beyond 500 a class, except for EWC; seeds beyond 3",
     }
 
 
-class Fig6(PerTask):
+class RWalkFig6(PerTask):
     """RWalk Fig. 6: accuracy of each task as tasks go by, CIFAR-100."""
 
     name, item = "rwalk-fig6", "RWalk Fig. 6"
-    table = Table1CIFAR()
-    presets: ClassVar[Mapping[str, Setting]] = Table1CIFAR.presets
-    seeds: ClassVar[Mapping[str, int]] = Table1CIFAR.seeds
-    cut: ClassVar[Mapping[str, str]] = Table1CIFAR.cut
+    table = RWalkTable1CIFAR()
+    presets: ClassVar[Mapping[str, RWalkSetting]] = RWalkTable1CIFAR.presets
+    seeds: ClassVar[Mapping[str, int]] = RWalkTable1CIFAR.seeds
+    cut: ClassVar[Mapping[str, str]] = RWalkTable1CIFAR.cut
 
 
-class Fig3(SharedRuns):
+def _nearest(points: Mapping[str, tuple[float, float]]) -> Finding:
+    nearest = min(points, key=lambda row: math.hypot(*points[row]))
+    return Finding(nearest == "RWalk-S", f"it is {nearest}")
+
+
+class RWalkFig3(SharedRuns):
     """RWalk Fig. 3 (MNIST): forgetting against intransigence, single-head."""
 
     name, item = "rwalk-fig3", "RWalk Fig. 3 (MNIST)"
-    rule = (
-        "Two claims: every method but iCaRL-hb1 both forgets and refuses to learn (F > 0, I > 0); RWalk with samples "
-        "is nearest to (0, 0). Both: reproduced; one: partly; none: not."
+    rule = Rule(
+        Claim(
+            "every method but iCaRL-hb1 both forgets and refuses to learn (F > 0, I > 0)",
+            lambda points: Finding(all(min(at) > 0 for row, at in points.items() if row != "iCaRL-hb1")),
+        ),
+        Claim("RWalk with samples is nearest to (0, 0)", lambda points: _nearest(points)),
     )
-    table = Table1MNIST()
+    table = RWalkTable1MNIST()
     rows = ("Vanilla", "EWC", "PI", "iCaRL-hb1", "iCaRL", *WITH, JOINT)
-    presets: ClassVar[Mapping[str, Setting]] = Table1MNIST.presets
+    presets: ClassVar[Mapping[str, RWalkSetting]] = RWalkTable1MNIST.presets
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        **Table1MNIST.cut,
+        **RWalkTable1MNIST.cut,
         "laptop": "CIFAR-100; training rows beyond 500 a class, except for EWC; seeds beyond 3",
     }
 
@@ -184,22 +200,11 @@ class Fig3(SharedRuns):
             lines.append(line(row, f"I{k}", [intransigence(r, "single", joint) for r in runs], paper=i))
         return lines
 
-    def points(self, records: Sequence[Record]) -> dict[str, tuple[float, float]]:
+    def facts(self, records: Sequence[Record]) -> dict[str, tuple[float, float]]:
         """row -> (F, I)."""
+        need(by_row(records), self.rows)
         lines = self.lines(records)
         return {f.label: (f.ours, i.ours) for f, i in zip(lines[::2], lines[1::2], strict=True)}
-
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """The two claims of `rule`."""
-        points = self.points(records)
-        others = {row: at for row, at in points.items() if row != "iCaRL-hb1"}
-        nearest = min(points, key=lambda row: math.hypot(*points[row]))
-        return judged(
-            {
-                "all but iCaRL-hb1 forget and refuse to learn": all(f > 0 and i > 0 for f, i in others.values()),
-                "RWalk with samples is nearest to (0, 0)": nearest == "RWalk-S",
-            }
-        )
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """The plane of what was measured, and that of what was printed."""
@@ -209,6 +214,6 @@ class Fig3(SharedRuns):
         errors = {f.label: (f.se or 0.0, i.se or 0.0) for f, i in zip(lines[::2], lines[1::2], strict=True)}
         printed = {row: at[1:] for (head, row), at in self.table.paper.items() if head == "single"}
         return {
-            "plane": plane(self.points(records), title=f"{self.item}: ours", errors=errors),
+            "plane": plane(self.facts(records), title=f"{self.item}: ours", errors=errors),
             "plane-paper": plane(printed, title=f"{self.item}: as printed in Table 1"),
         }

@@ -16,7 +16,8 @@ from typing import Any
 
 from vestige.continual.record import Record, latest, load_all, save_all
 from vestige.core.errors import InputError
-from vestige.runner.experiment import PRESETS, Experiment, Verdict
+from vestige.runner.claims import Verdict
+from vestige.runner.experiment import PRESETS, Experiment
 from vestige.runner.registry import EXPERIMENTS
 
 # How a file that is a Record begins; other JSON in a folder is not ours to judge.

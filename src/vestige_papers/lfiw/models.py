@@ -1,10 +1,10 @@
-"""What stands in for LFIW's models (section 3.1): PixelCNN++, SNGAN and Inception cannot be had here.
+"""What takes the place of LFIW's models (section 3.1): PixelCNN++, SNGAN and Inception cannot be had here.
 
     vae, gan        our own conditional generators, the latter an f-GAN for the Jensen-Shannon divergence, trained for
                     less than a minute; conditions are drawn as often as in the data
     under-trained   the VAE, stopped after `early` of its steps
     skewed          real images whose classes are drawn as 1 : ... : 1/skew: the ratio p/q is known, it is that of the
-                    class shares. Drawn with replacement from images that nothing else sees
+                    class shares. FeatureDraw with replacement from images that nothing else sees
     own files       the reader's samples: fresh draws are resamples of those rows that the classifier did not see
 
 Images are cut into parts that share no row: for the feature map and the generator, for the classifier between real and
@@ -39,7 +39,7 @@ COMPONENTS = 32  # where EfficientNet-Lite0 is not installed
 
 
 @dataclass(frozen=True)
-class Setting:
+class GoodnessSetting:
     """A unit: `model` on `data`, seen through `features`; the tuples say which units there are, and are empty in one.
 
     `n` rows a side, T of Table 4; `real` and `fake` are files, `features` then a stored map or "" for their columns.
@@ -70,7 +70,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FeatureDraw:
     """Features of one draw, class predictions where the map makes them, log weights where the truth is known."""
 
     x: Float[Tensor, "t d"]
@@ -79,24 +79,24 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Case:
+class WeighedModel:
     """Features of real and generated rows for the classifier, of two further real sets, and a source of draws."""
 
     fit_p: Float[Tensor, "n d"]
     fit_q: Float[Tensor, "m d"]
     test: Float[Tensor, "n d"]
-    other: Drawn
-    draw: Callable[[int], Drawn]  # number of the draw -> a draw
+    other: FeatureDraw
+    draw: Callable[[int], FeatureDraw]  # number of the draw -> a draw
     map: str  # the kind of feature map that it went through
     said: str
 
 
-def encoded(fitted: FeatureMap, x: Tensor, log_weights: Tensor | None = None) -> Drawn:
+def encoded(fitted: FeatureMap, x: Tensor, log_weights: Tensor | None = None) -> FeatureDraw:
     """Features in float64, and logits if the map is a classifier."""
     codes = fitted.transform(x.flatten(1) if isinstance(fitted, features.PCA) else x)
     with torch.no_grad():
         logits = fitted.net_.head(codes).double() if isinstance(fitted, features.Classifier) else None
-    return Drawn(codes.double(), logits, log_weights)
+    return FeatureDraw(codes.double(), logits, log_weights)
 
 
 def skewed_shares(classes: int, skew: float) -> Float[Tensor, " k"]:
@@ -105,12 +105,12 @@ def skewed_shares(classes: int, skew: float) -> Float[Tensor, " k"]:
     return shares / shares.sum()
 
 
-def make(setting: Setting, seed: int, on_progress: OnProgress) -> Case:
+def make(setting: GoodnessSetting, seed: int, on_progress: OnProgress) -> WeighedModel:
     """The case of one unit."""
-    return _from_files(setting, seed) if setting.model == OWN else _stand_in(setting, seed, on_progress)
+    return _from_files(setting, seed) if setting.model == OWN else _substitute(setting, seed, on_progress)
 
 
-def _stand_in(setting: Setting, seed: int, on_progress: OnProgress) -> Case:
+def _substitute(setting: GoodnessSetting, seed: int, on_progress: OnProgress) -> WeighedModel:
     source = load(setting.data)
     x, y = shuffled(source, seed)
     n, train = setting.n, setting.train
@@ -128,17 +128,17 @@ def _stand_in(setting: Setting, seed: int, on_progress: OnProgress) -> Case:
         sample = _generated(setting, x[:train], y[:train], shares, seed)
     on_progress(0.4, f"{setting.model}: trained")
 
-    def draw(i: int) -> Drawn:
+    def draw(i: int) -> FeatureDraw:
         drawn, log_weights = sample(n, rng.child_seed(seed, "draw", i))
         return encoded(fitted, drawn, log_weights)
 
     parts = x[train : train + n], source.floats(source.test_x[test])
     fit_p, tested = (encoded(fitted, part).x for part in parts)
     other = encoded(fitted, x[train + n : train + 2 * n])
-    return Case(fit_p, draw(-1).x, tested, other, draw, fitted.name, said)
+    return WeighedModel(fit_p, draw(-1).x, tested, other, draw, fitted.name, said)
 
 
-def _map(setting: Setting, x: Tensor, y: Tensor, seed: int) -> tuple[FeatureMap, str]:
+def _map(setting: GoodnessSetting, x: Tensor, y: Tensor, seed: int) -> tuple[FeatureMap, str]:
     """The feature map of a unit, and in words."""
     if setting.features != "pretrained":
         fitted = features.Classifier(epochs=setting.epochs).fit(x, y, seed=seed)
@@ -152,7 +152,7 @@ def _map(setting: Setting, x: Tensor, y: Tensor, seed: int) -> tuple[FeatureMap,
 Sample = Callable[[int, int], tuple[Tensor, Tensor | None]]  # (rows, seed) -> images, true log weights
 
 
-def _generated(setting: Setting, x: Tensor, y: Tensor, shares: Tensor, seed: int) -> Sample:
+def _generated(setting: GoodnessSetting, x: Tensor, y: Tensor, shares: Tensor, seed: int) -> Sample:
     """A generator of ours, taught on x."""
     name, shape = GAN if setting.model == "gan" else "vae", tuple(x.shape[1:])
     steps = setting.gan_steps if setting.model == "gan" else setting.steps
@@ -179,7 +179,7 @@ def _skewed(x: Tensor, y: Tensor, shares: Tensor, skew: float) -> Sample:
     return sample
 
 
-def read_own(setting: Setting) -> tuple[Tensor, Tensor, FeatureMap | None]:
+def read_own(setting: GoodnessSetting) -> tuple[Tensor, Tensor, FeatureMap | None]:
     """The two files and the map; what is missing or does not fit is refused."""
     if setting.real is None or setting.fake is None:
         missing = "real" if setting.real is None else "fake"
@@ -197,7 +197,7 @@ def read_own(setting: Setting) -> tuple[Tensor, Tensor, FeatureMap | None]:
     return p, q, fitted
 
 
-def digest(setting: Setting) -> str:
+def digest(setting: GoodnessSetting) -> str:
     """A hash of what stands in the files, and of the map."""
     p, q, fitted = read_own(setting)
     hashed = hashlib.sha256((fitted.digest() if fitted else "").encode())
@@ -207,21 +207,21 @@ def digest(setting: Setting) -> str:
     return hashed.hexdigest()[:16]
 
 
-def _from_files(setting: Setting, seed: int) -> Case:
+def _from_files(setting: GoodnessSetting, seed: int) -> WeighedModel:
     p, q, fitted = read_own(setting)
     p, q = (x[torch.randperm(len(x), generator=rng.fork(seed, "own", i))] for i, x in enumerate((p, q)))
     n, half = min(setting.n, len(p) // 3), len(q) // 2
 
-    def seen(rows: Tensor) -> Drawn:
-        return Drawn(rows.double(), None) if fitted is None else encoded(fitted, rows.unflatten(1, fitted.shape))
+    def seen(rows: Tensor) -> FeatureDraw:
+        return FeatureDraw(rows.double(), None) if fitted is None else encoded(fitted, rows.unflatten(1, fitted.shape))
 
     kept = seen(q[half:])
     size = min(setting.n, len(kept.x))
 
-    def draw(i: int) -> Drawn:
+    def draw(i: int) -> FeatureDraw:
         rows = torch.randint(len(kept.x), (size,), generator=rng.fork(seed, "draw", i))
-        return Drawn(kept.x[rows], None if kept.logits is None else kept.logits[rows])
+        return FeatureDraw(kept.x[rows], None if kept.logits is None else kept.logits[rows])
 
     said = "the files' columns" if fitted is None else f"the map in {setting.features}"
     parts = [seen(part) for part in (p[:n], q[: min(half, setting.n)], p[n : 2 * n], p[2 * n : 3 * n])]
-    return Case(parts[0].x, parts[1].x, parts[2].x, parts[3], draw, fitted.name if fitted else "identity", said)
+    return WeighedModel(parts[0].x, parts[1].x, parts[2].x, parts[3], draw, fitted.name if fitted else "identity", said)
