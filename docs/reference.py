@@ -44,5 +44,6 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that are written nowhere in docs/."""
     for name in packages():
         files.append(File.generated(config, f"reference/{name}.md", content=page(name)))
-    files.append(File.generated(config, "reproductions.md", abs_src_path=str(ROOT / "REPRODUCTIONS.md")))
+    index = (ROOT / "REPRODUCTIONS.md").read_text().replace("](docs/", "](")
+    files.append(File.generated(config, "reproductions.md", content=index))
     return files

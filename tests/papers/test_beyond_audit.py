@@ -90,13 +90,13 @@ def test_where_all_comes_out_it_is_reproduced():
 def test_a_flag_that_is_missing_makes_it_not():
     verdict = EXPERIMENT.verdict(records({"EWC, Permuted MNIST": {"resemblance": ALIKE, "same_inputs": None}}))
     assert verdict.word == "not"
-    assert "Not flagged: EWC, Permuted MNIST: resemblance" in verdict.why
+    assert "sets aside is flagged (46 of 47; not EWC, Permuted MNIST: resemblance)" in verdict.why
 
 
 def test_a_flag_against_the_papers_makes_it_partly():
     verdict = EXPERIMENT.verdict(records({STRICT: {"resemblance": UNLIKE}}))
     assert verdict.word == "partly"
-    assert f"Flagged against the papers: {STRICT}: resemblance" in verdict.why
+    assert f"respects is flagged (18 of 19; not {STRICT}: resemblance)" in verdict.why
 
 
 def test_an_evaluation_that_respects_all_and_is_done_well_makes_it_partly_and_with_a_flag_not():
@@ -105,5 +105,5 @@ def test_an_evaluation_that_respects_all_and_is_done_well_makes_it_partly_and_wi
     well = {name: five | {"resemblance": ALIKE}}
     verdict = EXPERIMENT.verdict(records(well))
     assert verdict.word == "partly"
-    assert f"done well in print: {name}" in verdict.why
+    assert f"not {name})" in verdict.why
     assert EXPERIMENT.verdict(records(well | {STRICT: {"resemblance": UNLIKE}})).word == "not"

@@ -107,7 +107,7 @@ def test_the_oracle_is_a_chain_that_has_just_met_the_data():
 
 def test_what_was_not_asked_is_nan_and_truths_stand_where_they_are_wanted():
     bed = gaussians(2, n_steps=4)
-    reading = cdre_drift.Reading(dict.fromkeys(cdre_drift.NAMES, (3.0, 2.0, 4.0)), "ok")
+    reading = cdre_drift.DriftReading(dict.fromkeys(cdre_drift.NAMES, (3.0, 2.0, 4.0)), "ok")
     values, details = cdre_drift.follow_all(lambda t: reading, bed, [2, 4], quiet, truths=[4])
     assert torch.equal(values["kl"].isnan(), torch.tensor([True, False, True, False]))
     assert [values[f"kl{end}"][3].item() for end in ("", "_low", "_high")] == [3.0, 2.0, 4.0]
@@ -202,7 +202,7 @@ def test_both_estimators_find_the_kl_of_shifted_gaussians():
     p = torch.randn(2000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     q = torch.randn(2000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.7
     for estimator in cdre_static.ESTIMATORS:
-        found = cdre_static.judge(p, q, ("kl", "reverse_kl"), estimator=estimator, seed=0)
+        found = cdre_static.estimated(p, q, ("kl", "reverse_kl"), estimator=estimator, seed=0)
         assert found.values["kl"] == pytest.approx(0.49, abs=0.12)
         assert found.values["reverse_kl"] == pytest.approx(0.49, abs=0.12)
         assert found.doubts == {}
@@ -382,13 +382,13 @@ def test_own_files_are_halved_and_js_is_doubled(tmp_path):
         experiment.run(dataclasses.replace(config, fake=None), 0, quiet)
 
 
-def test_without_the_extra_the_stand_in_is_principal_components_and_says_so(monkeypatch):
+def test_without_the_extra_the_substitute_is_principal_components_and_says_so(monkeypatch):
     def missing(**options):
         raise MissingPackage("pip install 'vestige[features]'")
 
     monkeypatch.setattr(features, "Pretrained", missing)
     config = cdre_table2.CDRETable2Config(data="digits", n=100, dims=3)
-    (a, b, c), said = cdre_table2._stand_in(config, 0)
+    (a, b, c), said = cdre_table2._substitute(config, 0)
     assert [tuple(x.shape) for x in (a, b, c)] == [(100, 3)] * 3
     assert "3 principal components of digits" in said
     assert "vestige[features]" in said

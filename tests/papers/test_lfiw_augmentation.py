@@ -290,7 +290,7 @@ def test_the_judge_finds_the_ratio_of_two_kinds_of_images_whose_shares_are_known
 
     setting = dataclasses.replace(SMOKE[0], batch=32, judge_epochs=4)
     (p, _), (q, _), (held_p, _), (held_q, _) = (images(n, s) for n, s in ((400, 0.8), (800, 0.2)) * 2)
-    judge = lfiw_omniglot.fit_judge(p, q, (held_p, held_q), setting, 0)
+    judge = lfiw_omniglot.fit_critic(p, q, (held_p, held_q), setting, 0)
     x, kind = images(200, 0.5)
     log_ratio = judge.log_ratio(x)
     assert float(log_ratio[kind].mean()) == pytest.approx(np.log(4), abs=0.35)

@@ -151,8 +151,8 @@ def test_the_table_sets_errors_beside_those_in_print():
     assert lines[HUMANOID, "|error|, plain model"].paper == pytest.approx(5666)
     assert lines[CHEETAH, "|error|, fitted Q"].paper is None
     assert lines[CHEETAH, "steps beyond the logs (%)"].ours == 25.0
-    assert lines[CHEETAH, "deals at random that come as near (%)"].ours == pytest.approx(4.0)
-    assert lines[CHEETAH, "|error|, shuffled weights, a single deal"].ours == pytest.approx(11.0)
+    assert lines[CHEETAH, "random orders that come as near (%)"].ours == pytest.approx(4.0)
+    assert lines[CHEETAH, "|error|, shuffled weights, a single order"].ours == pytest.approx(11.0)
 
 
 FALLING, RISING = [20.0 - h for h in range(11)], [10.0 + h for h in range(11)]

@@ -336,7 +336,7 @@ def test_fig14_rule_turns(short, long, word):
 
 
 def test_the_rule_names_the_prior_that_it_judges():
-    rule = EXPERIMENTS["robust-fig6"].rule
+    rule = str(EXPERIMENTS["robust-fig6"].rule)
     assert "held by the posterior before it with VCL, and by the first prior without" in rule
     arms = EXPERIMENTS["robust-fig6"].arms(EXPERIMENTS["robust-fig6"].presets["laptop"])
     assert [(a.row, a.coreset_prior) for a in arms[1:3]] == [(HYBRID, "posterior"), (CORESET, "first")]

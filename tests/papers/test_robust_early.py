@@ -254,4 +254,4 @@ def test_a_figure_and_its_words(name, smoke):
 
 @pytest.mark.parametrize("name", ["robust-fig2", "robust-fig3", "robust-fig4"])
 def test_the_rule_says_what_its_errors_are_over(name):
-    assert "where there is one, over its runs" in EXPERIMENTS[name].rule
+    assert "where there is one, over its runs" in str(EXPERIMENTS[name].rule)

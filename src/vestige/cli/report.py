@@ -32,7 +32,7 @@ class ReportVerb:
     compare: bool = False
     """Set two runs side by side, with paired differences: give two paths."""
     reproductions: bool = False
-    """Write the Markdown document of every experiment in one folder, by default 'reproductions'."""
+    """Write the index of every experiment in one folder, by default 'reproductions', and a page for each paper."""
     pack: Annotated[Path | None, arg(metavar="DIR")] = None
     """Write no page, but add the Records to DIR/NAME.jsonl, one file an experiment, in place of earlier versions."""
     page_only: bool = False
@@ -131,5 +131,12 @@ class ReportVerb:
             )
         folder = self.paths[0] if self.paths else Path("reproductions")
         target = self.out or Path("REPRODUCTIONS.md")
-        store.write_bytes(target, report.reproductions(folder).encode())
-        output.document({"document": str(target)}) if self.json else output.say(f"Written to {target}.")
+        index, *pages = report.reproductions(folder).items()
+        written = {target: index[1]} | {target.parent / name: text for name, text in pages}
+        for path, text in written.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            store.write_bytes(path, text.encode())
+        if self.json:
+            output.document({"document": str(target), "pages": [str(path) for path in written if path != target]})
+        else:
+            output.say(f"Written to {target}, and a page for each paper to {target.parent / 'docs/reproductions'}.")

@@ -154,7 +154,7 @@ class GeneratorRuns(Experiment[CDREGeneratorConfig]):
             epochs=config.feature_epochs,
         )
         chain: dict[str, Any] = {"strategy": config.strategy, "preset": config.chain, "estimator": config.estimator}
-        chain |= {} if config.chain_batch is None else {"batch": config.chain_batch}
+        chain |= {} if config.chain_batch is None else {"batch_size": config.chain_batch}
         found = generation.run(
             stream,
             generator_of(config, stream.input_shape),

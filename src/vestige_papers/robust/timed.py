@@ -157,7 +157,7 @@ class Timed(RobustFig11):
     def facts(self, records: Sequence[Record]) -> dict[str, list[Point]]:  # type: ignore[override]
         """The points of each method."""
         of = self.points(records)
-        need(of, (VCL, *WITH_CORESET))
+        need(of, self.needed)
         return of
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -230,6 +230,7 @@ class RobustFig13(Timed):
         note=VCL_ALONE,
     )
     other_steps = OTHER_STEPS
+    needed = (VCL, *WITH_CORESET)
 
 
 class RobustFig14(Timed, RobustFig12):
@@ -247,3 +248,4 @@ class RobustFig14(Timed, RobustFig12):
         note=VCL_ALONE,
     )
     other_steps = OTHER_STEPS[:1]
+    needed = (VCL, HYBRID)

@@ -1,16 +1,26 @@
 """The document says what the Records say, and nothing else."""
 
+from dataclasses import replace
+
 import pytest
 
 from dice import Dice
 from vestige import runner
 from vestige.cli import main
-from vestige.continual.record import Record
+from vestige.continual.record import FIRST_EDITION, Record
 from vestige.core import machine
 from vestige.core.errors import InputError
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report import reproductions
 from vestige.runner.report.reproductions import anchor, made
+
+
+def page(folder):
+    return reproductions(folder)["docs/reproductions/dice.md"]
+
+
+def index(folder):
+    return reproductions(folder)["REPRODUCTIONS.md"]
 
 
 @pytest.fixture
@@ -21,7 +31,7 @@ def folder(monkeypatch, tmp_path):
 
 
 def test_measured_stands_beside_published_with_command_and_verdict(folder):
-    text = reproductions(folder)
+    text = page(folder)
     mean = Dice().lines([f.record for f in runner.run(runner.plan("dice", folder, preset="paper"))])[0]
     assert f"| die | mean | 3.500 | {mean.ours:.3f} | {mean.se:.3f} | 3 |" in text
     assert "**reproduced.** Holds: the mean is within a tenth of 3.5" in text
@@ -38,7 +48,8 @@ def test_the_same_records_give_the_same_document(folder):
 def test_the_shell_writes_it(folder, tmp_path, capsys):
     target = tmp_path / "R.md"
     assert main(["report", str(folder), "--reproductions", "-o", str(target)]) == 0
-    assert target.read_text() == reproductions(folder)
+    assert target.read_text() == index(folder)
+    assert (tmp_path / "docs/reproductions/dice.md").read_text() == page(folder)
     assert str(target) in capsys.readouterr().out
 
 
@@ -49,10 +60,29 @@ def test_a_folder_without_records_is_refused(tmp_path, capsys):
     assert "must hold Records" in capsys.readouterr().err
 
 
-def test_a_summary_with_links_stands_on_top(folder):
-    text = reproductions(folder)
-    assert "| [dice](#dice-table-0) | Table 0 | **reproduced** | paper | 3 |" in text
-    assert text.index("[dice]") < text.index("## dice: Table 0")
+def test_the_index_links_to_a_page_for_each_paper(folder):
+    link = "docs/reproductions/dice.md#dice-table-0"
+    assert f"| [dice]({link}) | Table 0 | **reproduced** | paper | 3 | version 1 |" in index(folder)
+    assert "Pages: [dice](docs/reproductions/dice.md)." in index(folder)
+    assert "## dice: Table 0\n" in page(folder)
+    assert "One seed" not in index(folder)
+
+
+def test_one_seed_stands_apart_from_several(folder):
+    list(runner.run(runner.plan("dice", folder, preset="smoke")))
+    several, one = index(folder).split("## Several seeds")[1].split("## One seed")
+    assert "| paper | 3 |" in several
+    assert "| smoke | 1 |" in one
+    assert "examples, not as findings" in one
+
+
+def test_the_first_edition_is_called_so(folder):
+    for path in folder.rglob("*.json"):
+        found = Record.load(path)
+        path.unlink()
+        replace(found, version=FIRST_EDITION).save(path.with_name(f"{found.seed}.json"))
+    assert "| paper | 3 | first edition |" in index(folder)
+    assert "seeds 0-2; first edition" in page(folder)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +100,16 @@ def test_links_are_githubs(heading, link):
 def test_what_the_preset_leaves_out_is_said(monkeypatch, tmp_path):
     monkeypatch.setitem(EXPERIMENTS, "dice", Dice())
     list(runner.run(runner.plan("dice", tmp_path, preset="smoke")))
-    assert "this leaves out: nearly all throws" in reproductions(tmp_path)
+    assert "this leaves out: nearly all throws" in page(tmp_path)
 
 
 def test_two_presets_are_two_sections_whose_numbers_do_not_mix(folder):
     list(runner.run(runner.plan("dice", folder, preset="smoke")))
-    text = reproductions(folder)
+    text = page(folder)
     for words, seeds in (("preset paper", 3), ("preset smoke", 1)):
         assert f"## dice: Table 0 ({words})" in text
-        assert f"| {words.removeprefix('preset ')} | {seeds} |" in text
-        assert f"(#{anchor(f'dice: Table 0 ({words})')})" in text
+        assert f"| {words.removeprefix('preset ')} | {seeds} |" in index(folder)
+        assert f"dice.md#{anchor(f'dice: Table 0 ({words})')})" in index(folder)
 
 
 def test_seeds_are_told_in_spans():

@@ -1,14 +1,15 @@
-"""REPRODUCTIONS.md: every experiment whose Records are kept, measured beside published, with command and verdict.
+"""REPRODUCTIONS.md and its pages: every experiment whose Records are kept, measured beside published, with its verdict.
 
-It reads Records and computes nothing: lines and verdict are the experiment's own. Records stay valid when code changes
-later; each carries the hash of the code that made it and, where it ran from a checkout, the commit, and the document
-names them.
+The index has a line for each experiment, those of one seed apart from those of several; a page for each paper has the
+claims, the commands and the numbers. They read Records and compute nothing: lines and verdict are the experiment's own.
+Each Record carries its version; those of the first edition were made before results had versions, and are called so.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vestige.continual.record import Record
@@ -17,11 +18,18 @@ from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report.published import left_out, lines_table
 from vestige.runner.report.reading import Group, belonging, gather, setting
 
+INDEX, PAGES = "REPRODUCTIONS.md", "docs/reproductions"
 HEAD = """# Reproductions
 
-Written by `vestige report --reproductions`, from the Records in `reproductions/`. *se* is the standard error over
-seeds. A verdict follows from the rule that is printed with it. A miss stays visible.
+Written by `vestige report --reproductions`, from the Records in `reproductions/`. A verdict follows from the claims of
+the experiment, which were written before the run and stand on the page of its paper, with all numbers. A miss stays
+visible. *First edition*: run before results had versions; what it says was true of the code of its day.
 """
+SEVERAL = "Every number has a standard error over seeds."
+ONE = "Nothing is known of how far another seed would be: read these as examples, not as findings."
+PAGE = "*se* is the standard error over seeds; a verdict follows from the rule that is printed with it."
+
+Found = Mapping[tuple[str, str], Sequence[Record]]  # (experiment, words on the setting where there are several)
 
 
 def section(name: str, records: Sequence[Record], words: str = "") -> str:
@@ -48,24 +56,51 @@ def made(records: Sequence[Record]) -> str:
     facts = [
         *([f"Run by {', '.join(ran)}"] if ran else []),
         f"{len(records)} Records, seeds {_spans(sorted({r.seed for r in records}))}",
-        f"version {', '.join(sorted({record.edition for record in records}))}",
+        ", ".join(sorted({_edition(record) for record in records})),
         *([f"commit {', '.join(commits)}"] if commits else []),
     ]
     return f"{'; '.join(facts)}."
 
 
-def summary(found: dict[tuple[str, str], list[Record]]) -> str:
-    """A line for each experiment, with a link to its section."""
-    lines = ["| experiment | item | verdict | preset | seeds |", "| --- | --- | --- | --- | ---: |"]
+def index(found: Found) -> str:
+    """A line for each experiment, with a link to its section; those of one seed for themselves."""
+    parts = [HEAD, "Pages: " + ", ".join(f"[{paper}]({PAGES}/{paper}.md)" for paper in _papers(found)) + ".\n"]
+    single = {key for key, records in found.items() if len({record.seed for record in records}) == 1}
+    for heading, words, keys in (
+        ("Several seeds", SEVERAL, found.keys() - single),
+        ("One seed", ONE, single),
+    ):
+        if keys:
+            parts.append(f"## {heading}\n\n{words}\n\n{summary({key: found[key] for key in found if key in keys})}")
+    return "\n".join(parts)
+
+
+def summary(found: Found) -> str:
+    """A line for each experiment."""
+    lines = ["| experiment | item | verdict | preset | seeds | edition |", "| --- | --- | --- | --- | ---: | --- |"]
     for (name, words), records in found.items():
         experiment = EXPERIMENTS[name]
-        presets = ", ".join(sorted({setting(record).removeprefix("preset ") for record in records} - {""}))
-        seeds = len({record.seed for record in records})
-        word = experiment.verdict(records).word
-        lines.append(
-            f"| [{name}](#{anchor(title(name, words))}) | {experiment.item} | **{word}** | {presets} | {seeds} |"
-        )
+        link = f"[{name}]({PAGES}/{paper_of(name)}.md#{anchor(title(name, words))})"
+        presets = sorted({setting(record).removeprefix("preset ") for record in records} - {""})
+        editions = sorted({_edition(record) for record in records})
+        preset = ", ".join(presets).removesuffix(", ".join(editions)).removesuffix(", ")
+        seeds, word = len({record.seed for record in records}), experiment.verdict(records).word
+        lines.append(f"| {link} | {experiment.item} | **{word}** | {preset} | {seeds} | {', '.join(editions)} |")
     return "\n".join(lines) + "\n"
+
+
+def page(paper: str, found: Found) -> str:
+    """Every experiment of a paper."""
+    own = [(name, words, records) for (name, words), records in found.items() if paper_of(name) == paper]
+    package = sys.modules.get(type(EXPERIMENTS[own[0][0]]).__module__.rpartition(".")[0])
+    about = (package.__doc__ or "").partition("\n")[0] if package else ""
+    intro = f"{about}\n\n{PAGE}" if about else PAGE
+    return "\n\n".join([f"# Reproductions: {paper}", intro, *(section(n, records, w) for n, w, records in own)]) + "\n"
+
+
+def paper_of(name: str) -> str:
+    """What stands before the first dash of an experiment's name: its paper."""
+    return name.partition("-")[0]
 
 
 def title(name: str, words: str = "") -> str:
@@ -78,8 +113,8 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def reproductions(folder: str | Path) -> str:
-    """The whole document, in the order in which experiments are listed."""
+def reproductions(folder: str | Path) -> dict[str, str]:
+    """The documents by where they belong, beside each other: the index, and a page for each paper."""
     records = gather([folder])
     found: dict[tuple[str, str], list[Record]] = {}
     for name in EXPERIMENTS:
@@ -87,7 +122,15 @@ def reproductions(folder: str | Path) -> str:
         found |= {(name, words if len(settings) > 1 else ""): runs for words, runs in settings.items()}
     if not found:
         raise InputError(f"The folder '{folder}' must hold Records of experiments. Got none instead.")
-    return "\n".join([HEAD, summary(found), *(section(name, own, words) for (name, words), own in found.items())])
+    return {INDEX: index(found)} | {f"{PAGES}/{paper}.md": page(paper, found) for paper in _papers(found)}
+
+
+def _papers(found: Found) -> list[str]:
+    return sorted({paper_of(name) for name, _ in found})
+
+
+def _edition(record: Record) -> str:
+    return record.edition if record.first_edition else f"version {record.edition}"
 
 
 def _spans(seeds: Sequence[int]) -> str:
