@@ -25,7 +25,7 @@ Written by `vestige report --reproductions`, from the Records in `reproductions/
 the experiment, which were written before the run and stand on the page of its paper, with all numbers. A miss stays
 visible. *First edition*: run before results had versions; what it says was true of the code of its day.
 """
-SEVERAL = "Every number has a standard error over seeds."
+SEVERAL = "Numbers have a standard error over their seeds; a line that only one seed has run has none."
 ONE = "Nothing is known of how far another seed would be: read these as examples, not as findings."
 PAGE = "*se* is the standard error over seeds; a verdict follows from the rule that is printed with it."
 
