@@ -81,9 +81,8 @@ def summary(found: Found) -> str:
     for (name, words), records in found.items():
         experiment = EXPERIMENTS[name]
         link = f"[{name}]({PAGES}/{paper_of(name)}.md#{anchor(title(name, words))})"
-        presets = sorted({setting(record).removeprefix("preset ") for record in records} - {""})
-        editions = sorted({_edition(record) for record in records})
-        preset = ", ".join(presets).removesuffix(", ".join(editions)).removesuffix(", ")
+        said = {setting(record).removeprefix("preset ").replace(f", {_edition(record)}", "") for record in records}
+        preset, editions = ", ".join(sorted(said - {""})), sorted({_edition(record) for record in records})
         seeds, word = len({record.seed for record in records}), experiment.verdict(records).word
         lines.append(f"| {link} | {experiment.item} | **{word}** | {preset} | {seeds} | {', '.join(editions)} |")
     return "\n".join(lines) + "\n"
