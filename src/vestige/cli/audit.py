@@ -37,7 +37,7 @@ class AuditVerb:
     what: Positional[str]
     """Records, a description or an experiment."""
     preset: Literal["smoke", "laptop", "paper"] | None = None
-    """Of an experiment: laptop unless given. smoke takes seconds, on other data: there resemblance says little."""
+    """Of an experiment: laptop unless given. smoke takes seconds, on other data, where resemblance means little."""
     seed: int | None = None
     """Of an experiment: 0 unless given."""
     arm: str = ""

@@ -71,7 +71,7 @@ def error(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """A result that stands, but not on firm ground."""
+    """A result that holds under conditions."""
     console(stderr=True).print(Text.assemble(("warning: ", "bold yellow"), printable(text)), soft_wrap=True)
 
 

@@ -93,7 +93,7 @@ class Evaluate:
         if self.json:
             output.document(found.to_json() | {"written": [str(path) for path in written]})
             return
-        output.table(table(found, f"{self.policy.name} judged from {self.logs.name}, {self.horizon} steps"))
+        output.table(table(found, f"{self.policy.name} evaluated from {self.logs.name}, {self.horizon} steps"))
         for text in found.warnings:
             output.warn(text)
         output.say(f"Verdict: {found.verdict}.")

@@ -83,7 +83,7 @@ class ReportVerb:
         from vestige.runner import report
 
         with output.progress("Drawing") as advance:
-            written = report.write(page, out, files=not self.page_only, heard=lambda name: advance(0, name))
+            written = report.write(page, out, files=not self.page_only, on_progress=lambda name: advance(0, name))
         self._say(page.lead, written.page, [written], [])
 
     def _several(self, volumes: Mapping[str, Sequence[Group]], out: Path) -> None:
@@ -92,7 +92,7 @@ class ReportVerb:
         order = list(volumes)
         with output.shares("Drawing") as reach:
             site = report.write_site(
-                volumes, out, files=self.files, heard=lambda name: reach(order.index(name) / len(order), name)
+                volumes, out, files=self.files, on_progress=lambda name: reach(order.index(name) / len(order), name)
             )
         self._say(site.lead, site.index, site.pages, [page.page for page in site.pages])
 

@@ -47,11 +47,11 @@ class RunVerb:
     """Try several values of a field on validation data, run the best on the test set, and store all that was tried; may
     be given several times: every combination is tried. A list as one value is written in brackets: [[16],[32,32]]."""
     real: Annotated[Path | None, arg(metavar="FILE")] = None
-    """Rows of your own data, for an experiment that takes them: lfiw-table1 and its kin, cdre-table2."""
+    """Rows of your own data, for an experiment that takes them: lfiw-table1, lfiw-table4, lfiw-table5, cdre-table2."""
     fake: Annotated[Path | None, arg(metavar="FILE")] = None
     """Rows of your own model, likewise."""
     features: Annotated[Path | None, arg(metavar="FILE")] = None
-    """A stored feature map to see both through, likewise; without it they are taken as they are."""
+    """A stored feature map to apply to both, likewise; without it the rows are used as they are."""
     workers: int = 1
     """At most so many processes, of one torch thread each: fewer where the memory is too small for the largest unit so
     far. 0 runs everything in this one."""

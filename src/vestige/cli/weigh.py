@@ -20,7 +20,7 @@ ENDINGS = (".npy", ".npz", ".csv")
 
 @dataclass(frozen=True)
 class WeighVerb:
-    """Weights that turn the rows of a model into rows of the data, with a diagnosis."""
+    """Weights with which averages over a model's rows become averages over the data; with a diagnosis."""
 
     real: Positional[str]
     """The data: .npy, .npz, .safetensors, .csv, .parquet, FILE:key, or a folder of images."""
@@ -35,7 +35,7 @@ class WeighVerb:
     estimator: str = "auto"
     """A ratio estimator of 'vestige list estimators'."""
     rows: int = 20_000
-    """Fit on at most so many rows of either side; all fake rows are weighed."""
+    """Fit on at most so many rows of either side; all fake rows get a weight."""
     drop: tuple[str, ...] = ()
     """Columns of the tables to leave out."""
     seed: int = 0

@@ -9,7 +9,7 @@ from vestige.data.stream import Declared, Stream
 from vestige.data.streams import blurred, continuous, long, overlapping, permuted, split, two_task
 from vestige.data.task import Task, TaskInfo
 
-# Every maker of streams, one line each.
+# Every stream by name, one line each.
 STREAMS: dict[str, Callable[..., Stream]] = {
     "blurred": blurred,
     "continuous": continuous,

@@ -1,4 +1,4 @@
-"""Makers of streams from a data set.
+"""Streams from a data set.
 
 With clear borders: `split` (classes come in groups), `permuted` (one input map a task), `two_task`. Classes that come
 again (Farquhar and Gal section 5): `overlapping` shares each class out to several tasks at different rates; `long`
@@ -405,7 +405,7 @@ def _borderless(
 def _clock(
     dataset: DataSet, classes: Sequence[int], seed: int, per_class: int | None, owner: str
 ) -> dict[str, list[tuple[int, Tensor, torch.Generator]]]:
-    """(class, rows, generator) of both splits, for makers that draw a time for each row."""
+    """(class, rows, generator) of both splits, for streams that draw a time for each row."""
     rows = rows_by_class(dataset, classes, per_class=per_class, val_fraction=0.0, seed=seed, owner=owner)
     return {
         name: [(c, rows[c][i], rng.fork(seed, "time", name, c)) for c in classes]

@@ -101,7 +101,7 @@ def _inside(boxes: Float[np.ndarray, "n 4"], frame: BboxBase) -> Bool[np.ndarray
 
 PLANE = "plane"
 # How far the axes reach beyond the farthest point, and at least on the other side of zero, as shares of that distance.
-ROOM = 0.25
+MARGIN = 0.25
 OTHER_SIDE = 0.45
 GOOD = "#009E73"
 
@@ -182,7 +182,7 @@ def _reach(values: Float[np.ndarray, " n"], halves: Float[np.ndarray, " n"]) -> 
     """Limits with zero inside and room on both sides, so that all four quadrants can be seen."""
     low, high = min(float((values - halves).min()), 0.0), max(float((values + halves).max()), 0.0)
     far = max(-low, high) or 1.0
-    return min(low - ROOM * far, -OTHER_SIDE * far), max(high + ROOM * far, OTHER_SIDE * far)
+    return min(low - MARGIN * far, -OTHER_SIDE * far), max(high + MARGIN * far, OTHER_SIDE * far)
 
 
 FRONT = "scatter_front"

@@ -49,7 +49,7 @@ def curves(
                 refuse(f"{what}[{name!r}]", CURVES, "positive with log=True", f"{np.nanmin(values):.4g}")
 
     with style.settings():
-        beside, least = style.room([*lines, *references])
+        beside, least = style.legend_space([*lines, *references])
         figure, axes = style.sheet(5.6 + beside, max(4.0, least), title)
         handles: list[Any] = []
         for name, values in references.items():
@@ -140,7 +140,7 @@ def bars(
 
     with style.settings():
         width = GROUP_WIDTH / len(heights)
-        beside, least = style.room([*heights, *levels])
+        beside, least = style.legend_space([*heights, *levels])
         crowded = style.longest(labels) > 0.32 * (len(heights) + 1)
         wide = min(max(3.0, 0.7 + 0.32 * n * (len(heights) + 1)), 12.0) + (style.longest(labels) / 2 if crowded else 0)
         figure, axes = style.sheet(wide + beside, max(4.0, least), title)

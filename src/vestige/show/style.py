@@ -136,7 +136,7 @@ def say_if_blank(axes: Axes, *values: Float[np.ndarray, "..."]) -> None:
         axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", va="center", color=GREY)
 
 
-def room(names: Sequence[str]) -> tuple[float, float]:
+def legend_space(names: Sequence[str]) -> tuple[float, float]:
     """Inches to the right that a legend of `names` takes, and the least height of a figure that holds it."""
     return (0.5 + longest(names), 0.8 + LEGEND_LINE * len(names)) if len(names) > 1 else (0.0, 0.0)
 

@@ -127,7 +127,7 @@ def test_a_picture_is_the_same_on_the_page_and_in_its_file_and_drawn_once_a_form
     drawn = []
     monkeypatch.setattr(type(figure), "savefig", _counted(type(figure).savefig, drawn))
     heard = []
-    written = write(page, tmp_path, heard=heard.append)
+    written = write(page, tmp_path, on_progress=heard.append)
     assert heard == ["01-t"]
     assert sorted(drawn) == ["pdf", "png", "svg"]
     assert {path.suffix[1:]: path.read_bytes() for path in written.figures} == alone

@@ -104,7 +104,7 @@ def test_verdicts_are_counted_and_reasons_told_once():
     )
     other = bare("b", details={"verdicts": {"1,1": "ok"}, "refused": {"kl": "too few"}})
     words, counts, reasons = ratios(arms([chain, other]))
-    assert words == "Of 4 values that were judged, 2 stand on firm ground."
+    assert words == "Of 4 values, 2 have the verdict 'ok'."
     assert cells(counts) == {"": "a", "ok": 1, "lower": 2, "all": 3}
     assert reasons.rows == [("a", "lower", "the index is … of Eq. 4", 2), ("b", "refused", "kl: too few", 1)]
     assert ratios(arms([bare()])) == []

@@ -33,7 +33,7 @@ def test_settings_of_an_experiment_share_a_page(several):
 
 def test_every_link_of_the_index_leads_to_a_page_that_stands_alone(several, tmp_path):
     heard = []
-    site = write_site(several, tmp_path / "out", heard=heard.append)
+    site = write_site(several, tmp_path / "out", on_progress=heard.append)
     assert heard == list(several)
     assert site.index == tmp_path / "out" / "index.html"
     text = site.index.read_text()

@@ -2,9 +2,9 @@
 
 There is one encoding for every table that is compared. Text becomes one column a category, the categories being what
 the tables hold together; the rarest beyond a cap share one column, and columns of (nearly) unique text are dropped,
-because an identifier has no law to compare. Missing text is a category; a missing number is an indicator column and the
-pooled median. Dates are days since 1970, booleans 0 and 1. Columns are matched by name; a column that only one table
-has, or that is text in one and numbers in the other, is refused by name.
+because an identifier has no distribution to compare. Missing text is a category; a missing number is an indicator
+column and the pooled median. Dates are days since 1970, booleans 0 and 1. Columns are matched by name; a column that
+only one table has, or that is text in one and numbers in the other, is refused by name.
 """
 
 from __future__ import annotations

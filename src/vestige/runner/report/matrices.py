@@ -131,7 +131,7 @@ def task_names(record: Record, n: int) -> list[str]:
 MOST_PICTURES = 6
 LINES_A_PICTURE = 7
 BANDS = "Bands: one standard error over seeds."
-WHISKERS = "Lower left is the place to be. Whiskers: one standard error over seeds."
+WHISKERS = "Lower left is best. Whiskers: one standard error over seeds."
 PLANE = {"forgetting", "intransigence"}
 
 

@@ -26,7 +26,9 @@ WORDS = {"reproduced": "came out", "partly": "came out in part", "not": "did not
 def conclusion(group: Group) -> str:
     """A sentence or two."""
     if (verdict := group.verdict) is not None:
-        judged = f"What was published {WORDS[verdict.word]}." if verdict.word in WORDS else "This was not judged."
+        judged = (
+            f"What was published {WORDS[verdict.word]}." if verdict.word in WORDS else "There was no rule to check."
+        )
         return f"{judged} {verdict.why}"
     found = [(arm, final(arm, arm.first.head)) for arm in declared(arms(group.records))]
     known = [(arm, lines) for arm, lines in found if "average" in lines]

@@ -85,7 +85,7 @@ def front(arms: Sequence[Arm]) -> list[Part]:
         return []
     title = f"Average {measured(arms[0].first)} against training time"
     words = "; ".join(f"{label} {accuracy:.3g} in {spent:.3g} s" for label, (spent, accuracy) in points.items())
-    return [Picture(drawing.scatter_front(points, title=title), f"{title}: {words}.", "Upper left is the place to be.")]
+    return [Picture(drawing.scatter_front(points, title=title), f"{title}: {words}.", "Upper left is best.")]
 
 
 # With more arms than this the verdicts stand in one table and the evidence of the rest stays in the Records.
@@ -113,7 +113,7 @@ def audits(arms: Sequence[Arm]) -> list[Part]:
 
 
 def ratios(arms: Sequence[Arm]) -> list[Part]:
-    """How many values stand on firm ground, why the others do not, and what was refused."""
+    """How many values have the verdict "ok", why the others do not, and what was refused."""
     told = {arm.label: [word for record in arm.records for word in verdicts(record)] for arm in arms}
     counts = {label: Counter(map(kind, found)) for label, found in told.items() if found}
     parts: list[Part] = []
@@ -121,7 +121,7 @@ def ratios(arms: Sequence[Arm]) -> list[Part]:
         kinds = list(dict.fromkeys([OK, *(k for count in counts.values() for k in count)]))
         firm, every = sum(c[OK] for c in counts.values()), sum(c.total() for c in counts.values())
         rows: list[list[str | int]] = [[label, *(c[k] for k in kinds), c.total()] for label, c in counts.items()]
-        parts.append(f"Of {every} values that were judged, {firm} stand on firm ground.")
+        parts.append(f"Of {every} values, {firm} have the verdict 'ok'.")
         parts.append(Table("Verdicts on values", ("", *kinds, "all"), rows, "All seeds and steps together."))
     reasons = [(label, kind(word), word.partition(":")[2].strip()) for label, f in told.items() for word in f]
     reasons += [(arm.label, REFUSED, why) for arm in arms for record in arm.records for why in refusals(record)]

@@ -18,7 +18,6 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from matplotlib.figure import Figure
 
@@ -31,8 +30,6 @@ from vestige.store import write_bytes
 FIGURES, TABLES = "figures", "tables"
 KINDS = ("png", "pdf", "svg")
 LONGEST_NAME = 60
-# Told in words what is being written now.
-Heard: TypeAlias = "Callable[[str], None]"
 
 
 @dataclass(frozen=True)
@@ -55,17 +52,17 @@ def place(out: str | Path) -> tuple[Path, Path]:
     return (out, out.with_suffix("")) if named else (out / "index.html", out)
 
 
-def write(page: Page, out: str | Path, *, files: bool = True, heard: Heard = nothing) -> Written:
+def write(page: Page, out: str | Path, *, files: bool = True, on_progress: Callable[[str], None] = nothing) -> Written:
     """`page` as OUT/index.html, its pictures and tables beside it; an OUT of NAME.html puts those into NAME.
 
-    Without `files` the page is all that is written, in a fraction of the time. `heard` is told the name of each picture
-    and table before it is written.
+    Without `files` the page is all that is written, in a fraction of the time. `on_progress` is told the name of each
+    picture and table before it is written.
     """
     at, folder = place(out)
     drawn: list[Path] = []
     tables: list[Path] = []
     for name, exhibit in exhibits(page) if files else ():
-        heard(name)
+        on_progress(name)
         if isinstance(exhibit, Table):
             formats = {"csv": exhibit.csv(), "tex": exhibit.latex(), "md": exhibit.markdown()}
             for suffix, text in formats.items():
@@ -129,18 +126,22 @@ class Site:
 
 
 def write_site(
-    volumes: Mapping[str, Sequence[Group]], out: str | Path, *, files: bool = False, heard: Heard = nothing
+    volumes: Mapping[str, Sequence[Group]],
+    out: str | Path,
+    *,
+    files: bool = False,
+    on_progress: Callable[[str], None] = nothing,
 ) -> Site:
     """A page for each of `volumes` (`reading.volumes`) and the index, at OUT/index.html or at an OUT of NAME.html.
 
-    `files` writes figures and tables of every page as well, which takes several times as long. `heard` is told the
-    name of each page before it is drawn.
+    `files` writes figures and tables of every page as well, which takes several times as long. `on_progress` is told
+    the name of each page before it is drawn.
     """
     at, folder = place(out)
     names = page_names(volumes)
     pages = []
     for name, found in volumes.items():
-        heard(name)
+        on_progress(name)
         pages.append(write(page_of(found), folder / f"{names[name]}.html", files=files))
     # The index comes last: whoever sees it finds every page that it names.
     prefix = "" if at.parent == folder else f"{folder.name}/"
