@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vestige.chains import Chain
-from vestige.cli import main, monitor_words
-from vestige.cli.monitor import RINGING
+from vestige.cli import main
+from vestige.cli.monitor import FIRED, alarms, by_task
 from vestige.core.errors import InputError
 from vestige.monitor import Alarm, Monitor
 
@@ -34,15 +34,15 @@ def test_a_life(tmp_path, drawn, capsys):
     first = [f"--real=cats={drawn('p.npy')}", f"--model=cats={drawn('q.npy', 0.1, 1)}"]
     assert main(["monitor", "step", where, *first]) == 0
     out, err = capsys.readouterr()
-    assert "Step 1, 1 task: no alarm rings." in out
+    assert "Step 1, 1 task: no alarm fires." in out
     assert "average" in out
     second = ["--real", f"dogs={drawn('p2.npy', 5, 2)}", "--model", f"dogs={drawn('q2.npy', 5, 3)}"]
-    assert main(["monitor", "step", where, *second, "--model", f"cats={drawn('q3.npy', 2.0, 4)}"]) == RINGING
+    assert main(["monitor", "step", where, *second, "--model", f"cats={drawn('q3.npy', 2.0, 4)}"]) == FIRED
     out, err = capsys.readouterr()
-    assert "1 alarm rings, for task 'cats'." in out
+    assert "1 alarm fires, for task 'cats'." in out
     assert "warning: Step 2, task 'cats': js has risen by" in err
-    assert main(["monitor", "show", where]) == RINGING
-    assert main(["monitor", "show", where, "--divergence", "js"]) == RINGING
+    assert main(["monitor", "show", where]) == FIRED
+    assert main(["monitor", "show", where, "--divergence", "js"]) == FIRED
     out = capsys.readouterr().out
     assert "forgetting at the last step" in out
     assert "intransigence" in out
@@ -68,7 +68,7 @@ def test_the_numbers_are_those_of_the_library(tmp_path, drawn, capsys):
     assert main(["monitor", "show", where, "--json"]) == 0
     whole = json.loads(capsys.readouterr().out)
     assert whole["matrices"]["js"] == [[want[want.divergence == "js"].value.iloc[0]]]
-    assert set(whole) >= {"forgetting", "intransigence", "rang", "thresholds"}
+    assert set(whole) >= {"forgetting", "intransigence", "fired", "thresholds"}
 
 
 def test_a_monitor_of_numbered_tasks_goes_on_in_the_shell(tmp_path, drawn, capsys):
@@ -111,23 +111,23 @@ def test_misuse(argv, says, tmp_path, capsys):
 
 
 def test_alarms_from_words():
-    found = monitor_words.alarms(above=["js=0.2", "kl@a=b@c=1e-1"], rise=["js=0.1"], jump=["kl@2=0.3"], none=False)
+    found = alarms(above=["js=0.2", "kl@a=b@c=1e-1"], rise=["js=0.1"], jump=["kl@2=0.3"], none=False)
     assert found == [
         Alarm("js", above=0.2),
         Alarm("kl", above=0.1, task="a=b@c"),
         Alarm("js", rise=0.1),
         Alarm("kl", rise=0.3, task="2", since="last"),
     ]
-    assert monitor_words.alarms(above=[], rise=[], jump=[], none=False) is None
-    assert monitor_words.alarms(above=[], rise=[], jump=[], none=True) == []
+    assert alarms(above=[], rise=[], jump=[], none=False) is None
+    assert alarms(above=[], rise=[], jump=[], none=True) == []
     for word in ("js@=1", "=1", "js=", "js=nan", "@a=1"):
         with pytest.raises(InputError, match="An alarm must be"):
-            monitor_words.alarms(above=[word], rise=[], jump=[], none=False)
+            alarms(above=[word], rise=[], jump=[], none=False)
 
 
 def test_files_from_words():
-    assert monitor_words.by_task(["a=b=c.npy", "7=x.csv"], "--model", [7]) == {"a": "b=c.npy", 7: "x.csv"}
-    assert monitor_words.by_task(["7=x.csv"], "--model", ["7"]) == {"7": "x.csv"}
+    assert by_task(["a=b=c.npy", "7=x.csv"], "--model", [7]) == {"a": "b=c.npy", 7: "x.csv"}
+    assert by_task(["7=x.csv"], "--model", ["7"]) == {"7": "x.csv"}
 
 
 @pytest.mark.parametrize("action", ["start", "step", "show", "report"])

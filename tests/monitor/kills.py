@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from deadly import die_at
 from monitor.real_bytes import found_in, marked
 from vestige.monitor import Alarm, Monitor
+from vestige.store import encode
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -61,7 +62,7 @@ def take(monitor, seed=None):
 def essence(monitor):
     """Everything that must not depend on kills: not the hour."""
     tensors = {key: x.tolist() for key, x in monitor.chain._tensors().items()}
-    return [step.to_json() | {"when": None} for step in monitor.history], tensors
+    return [encode(step)[0] | {"when": None} for step in monitor.history], tensors
 
 
 def child(work):

@@ -7,8 +7,9 @@ import pytest
 from vestige.chains import StepReport, TaskReport
 from vestige.core.errors import InputError, UnknownName
 from vestige.core.estimate import Estimate
-from vestige.monitor import Alarm, Ring
-from vestige.monitor.alarms import ringing
+from vestige.monitor import Alarm, FiredAlarm
+from vestige.monitor.alarms import fired
+from vestige.store import decode, encode
 
 
 def estimate(value, error=0.0, refusal=None, name="js"):
@@ -52,36 +53,36 @@ WALK = [
         (Alarm("js", rise=-1.0), 1, set()),
     ],
 )
-def test_it_rings_where_it_should(alarm, step, expected):
-    assert {ring.task for ring in ringing([alarm], WALK[:step])} == expected
+def test_it_fires_where_it_should(alarm, step, expected):
+    assert {one.task for one in fired([alarm], WALK[:step])} == expected
 
 
-def test_what_rang_says_why():
-    (ring,) = ringing([Alarm("js", rise=0.1)], WALK)
-    assert ring.amount == pytest.approx(0.15)
-    assert ring.low == pytest.approx(0.15 - 1.959964 * math.hypot(0.02, 0.01))
-    assert str(ring) == (
+def test_what_fired_says_why():
+    (one,) = fired([Alarm("js", rise=0.1)], WALK)
+    assert one.amount == pytest.approx(0.15)
+    assert one.low == pytest.approx(0.15 - 1.959964 * math.hypot(0.02, 0.01))
+    assert str(one) == (
         "Step 3, task 'a': js has risen by 0.15 since step 1 (at least 0.1062 at 95%), beyond the limit of 0.1."
     )
-    assert Ring.from_json(ring.to_json()) == ring
+    assert decode(FiredAlarm, *encode(one)) == one
 
 
 @pytest.mark.parametrize("alarm", [Alarm("js", above=99.0), Alarm("js", rise=99.0), Alarm("js", rise=9, since="last")])
-def test_what_cannot_be_estimated_rings_and_says_so(alarm):
+def test_what_cannot_be_estimated_fires_and_says_so(alarm):
     walk = [WALK[0], report(2, a=(1, math.nan, math.nan, "Too few."))]
-    (ring,) = ringing([alarm], walk)
-    assert "cannot be told" in ring.why
-    assert "Too few." in ring.why
-    back = Ring.from_json(ring.to_json())
+    (one,) = fired([alarm], walk)
+    assert "cannot be told" in one.why
+    assert "Too few." in one.why
+    back = decode(FiredAlarm, *encode(one))
     assert math.isnan(back.amount)
-    assert back.why == ring.why
+    assert back.why == one.why
 
 
 def test_a_rise_from_what_was_refused_cannot_be_told():
     walk = [report(1, a=(1, math.nan, math.nan, "Too few.")), report(2, a=(1, 0.1, 0.01))]
-    (ring,) = ringing([Alarm("js", rise=0.5)], walk)
-    assert "cannot be told at step 1" in ring.why
-    assert ringing([Alarm("js", above=0.5)], walk) == ()
+    (one,) = fired([Alarm("js", rise=0.5)], walk)
+    assert "cannot be told at step 1" in one.why
+    assert fired([Alarm("js", above=0.5)], walk) == ()
 
 
 def test_bad_alarms_are_refused():

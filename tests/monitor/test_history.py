@@ -10,7 +10,8 @@ from vestige.chains import StepReport, TaskReport
 from vestige.core.errors import InputError
 from vestige.core.estimate import Estimate
 from vestige.metrics import matrix as metrics
-from vestige.monitor import Alarm, Ring, Step, history
+from vestige.monitor import Alarm, FiredAlarm, MonitorStep, history
+from vestige.store import decode, encode
 
 NAN = math.nan
 # One task a step, as in the equations.
@@ -31,7 +32,7 @@ def steps(D, born=None, error=0.01):
             for j, b in enumerate(born)
             if b <= t
         ]
-        out.append(Step(StepReport(t, tuple(own)), (), 0, "2026-01-01T00:00:00+00:00", {"real": {}, "model": {}}, 0))
+        out.append(MonitorStep(StepReport(t, tuple(own)), (), 0, "2026-01-01T00:00:00+00:00", (), (), 0))
     return out
 
 
@@ -99,6 +100,7 @@ def test_a_reference_must_be_whole():
 
 def test_a_step_comes_back_from_its_file_as_it_was():
     report = steps(SQUARE)[2].report
-    ring = Ring(Alarm("js", above=0.1), "b", 3, 0.5, 0.48, "why")
-    step = Step(report, (ring,), 7, "2026-01-01T00:00:00+00:00", {"real": {7: 30}, "model": {"7": 40, 7: 50}}, 2)
-    assert Step.from_json(step.to_json()) == step
+    one = FiredAlarm(Alarm("js", above=0.1), "b", 3, 0.5, 0.48, "why")
+    rows = ((7, 30),), (("7", 40), (7, 50))
+    step = MonitorStep(report, (one,), 7, "2026-01-01T00:00:00+00:00", *rows, 2)
+    assert decode(MonitorStep, *encode(step)) == step

@@ -83,13 +83,13 @@ def test_without_moments_nothing_moves_with_the_mean_of_the_data(name, keep_mome
 
 
 def test_without_moments_the_weights_are_the_ratios_own(tmp_path):
-    """Balanced weights would give the means of the data away: under them the stand-in has just these means."""
+    """Balanced weights would give the means of the data away: under them the anchor samples have just these means."""
     off = {}
     for keep_moments in (True, False):
         monitor = Monitor.create(tmp_path / str(keep_moments), chain=ANCHORED, keep_moments=keep_moments)
         p, q = marked(300, 1), np.concatenate([generated(t) for t in range(5)])  # wider than the data
         monitor.step({"a": p}, {"a": q}, seed=1)
-        samples, weights = monitor.chain.stand_in("a")
+        samples, weights = monitor.chain.anchor_samples("a")
         off[keep_moments] = float((weights @ samples - torch.tensor(p).mean(0)).abs().max())
         w = monitor.chain.weights("a")
         assert torch.allclose(weights, w / w.sum()) == (not keep_moments)

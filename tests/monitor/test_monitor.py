@@ -113,7 +113,7 @@ def test_a_disk_that_fails_leaves_the_step_before(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    for place in ("vestige.store.save", "vestige.chains.chain.store.write_bytes", "os.replace"):
+    for place in ("vestige.store.save", "vestige.store.objects.write_bytes", "os.replace"):
         with monkeypatch.context() as m:
             m.setattr(place, full)
             with pytest.raises(OSError, match="No space"):
@@ -301,11 +301,11 @@ def test_a_folder_that_cannot_be_written_can_be_read(tmp_path, monkeypatch):
 def test_a_task_named_by_the_shell_is_found_under_its_number(tmp_path):
     monitor = Monitor.create(tmp_path / "m", chain=CHAIN, alarms=[Alarm("js", above=-1.0, by="value", task="1")])
     step = monitor.step({1: normal(40, 0)}, {1: normal(40, 1)})
-    assert [ring.task for ring in step.alarms] == [1]
+    assert [alarm.task for alarm in step.alarms] == [1]
 
 
 def test_rows_of_whole_numbers_are_no_copies_and_bytes_are_those_of_floats():
-    from vestige.monitor.intake import copies
+    from vestige.monitor.samples import copies
 
     def bits(seed):
         return torch.randint(0, 2, (2000, 64), generator=torch.Generator().manual_seed(seed)).float()

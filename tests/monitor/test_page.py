@@ -27,7 +27,7 @@ def html(monitor, tmp_path_factory):
 
 def test_it_says_everything(html):
     for text in (
-        "Step 2, 3 tasks: 1 alarm rings, for task 7.",
+        "Step 2, 3 tasks: 1 alarm fires, for task 7.",
         "js of task 7 is above -1, by its value alone",
         "kl of any task is more than 50 higher than when it was learnt",
         "beyond the limit of -1",

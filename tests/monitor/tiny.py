@@ -2,6 +2,8 @@
 
 import torch
 
+from vestige.store import encode
+
 CHAIN = {
     "strategy": "every-step",
     "names": ("kl", "js"),
@@ -38,4 +40,4 @@ def contents(folder):
 def essence(monitor):
     """What a monitor knows, but for the hour."""
     tensors = {key: x.tolist() for key, x in monitor.chain._tensors().items()}
-    return [step.to_json() | {"when": None} for step in monitor.history], tensors
+    return [encode(step)[0] | {"when": None} for step in monitor.history], tensors

@@ -2,18 +2,16 @@
 
 from vestige.chains.chain import STRATEGIES, Chain, step_together
 from vestige.chains.drifting import DRIFTS, Drift, gaussians
-from vestige.chains.report import Limits, StepReport, TaskReport
-from vestige.chains.views import Views
+from vestige.chains.report import ChainLimits, StepReport, TaskReport
 
 __all__ = [
     "DRIFTS",
     "STRATEGIES",
     "Chain",
+    "ChainLimits",
     "Drift",
-    "Limits",
     "StepReport",
     "TaskReport",
-    "Views",
     "gaussians",
     "step_together",
 ]

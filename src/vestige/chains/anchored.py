@@ -23,7 +23,7 @@ from torch import Tensor
 from vestige.chains.anchor_samples import AnchorSamples, balance_to
 from vestige.chains.cross_fit import FittedRatio, HeldOutFit
 from vestige.chains.step_ratio import ESTIMATORS, bridged, fit_step, packed, unpacked
-from vestige.chains.strategy import Found, Points, Strategy, scalar, under
+from vestige.chains.strategy import Points, Strategy, TaskLogRatios, scalar, under
 from vestige.core import checks, rng
 from vestige.core.checks import declared, option
 from vestige.ratios import Stack
@@ -106,7 +106,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
         real: Mapping[int, Tensor],
         model: Mapping[int, Tensor],
         seed: int,
-    ) -> tuple[dict[int, TaskState], dict[int, Found]]:
+    ) -> tuple[dict[int, TaskState], dict[int, TaskLogRatios]]:
         """Tasks do not touch each other: each arrives or advances on its own."""
         known = state or {}
         after, found = {}, {}
@@ -117,13 +117,13 @@ class Anchored(Strategy[dict[int, TaskState]]):
             )
         return after, found
 
-    def arrive(self, p: Tensor, q: Tensor, seed: int) -> tuple[TaskState, Found]:
+    def arrive(self, p: Tensor, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
         """The data is here, for the only time: fit log p/q_1 and weight the anchor samples."""
         fit = self.fit(p, q, None, None, seed)
         anchors = self.reweighted(p, None, q, fit.log_ratio_q, inherited=1 / len(p), gap=fit.gap, seed=seed)
         # the data itself is averaged over; what the anchors are worth is said already, for the steps to come
         points = Points(fit.log_ratio_p, None, None)
-        found = Found(
+        found = TaskLogRatios(
             fit.log_ratio_q,
             fit.log_ratio_p,
             None,
@@ -139,7 +139,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
         )
         return TaskState(anchors, (), fit.ratio), found
 
-    def advance(self, state: TaskState, q: Tensor, seed: int) -> tuple[TaskState, Found]:
+    def advance(self, state: TaskState, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
         """Anchor samples against this step's."""
         fit = self.fit(state.anchors.samples, q, state.anchors.weights, state.newest, seed)
         found = self.found(state.anchors, fit.log_ratio_q, fit.log_ratio_p, fit.gap, 2, bridged(fit.ratio))
@@ -147,10 +147,10 @@ class Anchored(Strategy[dict[int, TaskState]]):
 
     def found(
         self, anchors: AnchorSamples, on_q: Tensor, on_anchors: Tensor, gap: float, depth: int, bridged: bool
-    ) -> Found:
+    ) -> TaskLogRatios:
         """Log-ratios of a step after arrival, with their terms averaged over the anchor samples."""
         points = Points(on_anchors, anchors.weights, anchors.log_ratio)
-        return Found(
+        return TaskLogRatios(
             on_q,
             on_anchors,
             anchors.weights,

@@ -31,11 +31,11 @@ from torch import Tensor
 
 from vestige import store
 from vestige.chains.anchored import Anchored
+from vestige.chains.estimates import report_of
 from vestige.chains.every_step import EveryStep
-from vestige.chains.judging import report_of
 from vestige.chains.keyframe import Keyframe
-from vestige.chains.report import AVERAGE, Limits, StepReport, Task
-from vestige.chains.strategy import Found, Job, Strategy, under
+from vestige.chains.report import AVERAGE, ChainLimits, StepReport, Task
+from vestige.chains.strategy import Job, Strategy, TaskLogRatios, under
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, Kind
 from vestige.core.errors import InputError, NotFitted, StoreError, VestigeWarning
@@ -68,7 +68,7 @@ class Chain:
         names: Iterable[str] = tuple(divergences.FAMILY),
         level: float = 0.95,
         min_samples: int = 100,
-        limits: Limits | None = None,
+        limits: ChainLimits | None = None,
         preset: str | None = None,
         **options: Any,  # noqa: ANN401 - the strategy's own
     ) -> None:
@@ -80,7 +80,7 @@ class Chain:
             checks.refuse("names", "Chain", "at least one divergence", "none")
         self.level = checks.number(level, "level", "Chain", low=0, high=1, open_low=True, open_high=True)
         self.min_samples = checks.whole(min_samples, "min_samples", "Chain", low=20)
-        self.limits = limits or Limits()
+        self.limits = limits or ChainLimits()
         self.report_: StepReport | None = None
         self._born: dict[Task, int] = {}  # in order of arrival
         self._width: int | None = None
@@ -130,7 +130,7 @@ class Chain:
         )
         return job, born
 
-    def _end(self, job: Job[Any], born: dict[Task, int], state: Any, found: Mapping[int, Found]) -> StepReport:  # noqa: ANN401
+    def _end(self, job: Job[Any], born: dict[Task, int], state: Any, found: Mapping[int, TaskLogRatios]) -> StepReport:  # noqa: ANN401
         """Judge what the strategy found, and only then become what it made of the chain."""
         last = {} if self.report_ is None else {r.task: r.running_from for r in self.report_.tasks}
         options: dict[str, Any] = {"level": self.level, "limits": self.limits}
@@ -195,7 +195,7 @@ class Chain:
         self._state = state
 
     def divergences(self, names: Iterable[str] | None = None) -> pd.DataFrame:
-        """The last step's table: per task and averaged (Eq. 13), with interval, ESS, depth, verdict and other views.
+        """The last step's table: per task and averaged (Eq. 13), with interval, ESS, depth, verdict and other ways.
 
         Without `names` it shows those of SHOWN that the chain computes, or all of its own if it computes none of them.
         """
@@ -232,7 +232,7 @@ class Chain:
             "limits": dataclasses.asdict(self.limits),
             "born": [[task, step] for task, step in self._born.items()],
             "width": self._width,
-            "report": None if self.report_ is None else self.report_.to_json(),
+            "report": None if self.report_ is None else store.encode(self.report_)[0],
         }
         return fields, self._tensors()
 
@@ -251,11 +251,11 @@ class Chain:
         """The chain whose `state` this is."""
         options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields["options"].items()}
         settings = {name: fields[name] for name in ("names", "level", "min_samples")}
-        chain = cls(fields["strategy"], **settings, limits=Limits(**fields["limits"]), preset=None, **options)
+        chain = cls(fields["strategy"], **settings, limits=ChainLimits(**fields["limits"]), preset=None, **options)
         chain._born = dict(fields["born"])
         chain._width = fields["width"]
         if fields["report"] is not None:
-            chain.report_ = StepReport.from_json(fields["report"])
+            chain.report_ = store.decode(StepReport, fields["report"])
             chain._state = chain.strategy.unpack(under("state.", tensors))
             chain._log_ratio_q = {int(i): x for i, x in under("log_ratio_q.", tensors).items()}
         return chain

@@ -43,7 +43,7 @@ from vestige.chains.log_linear import (
     train,
 )
 from vestige.chains.step_losses import ESTIMATORS, OUTPUT_OF, step_value
-from vestige.chains.strategy import Found, Job, Points, Strategy
+from vestige.chains.strategy import Job, Points, Strategy, TaskLogRatios
 from vestige.core import rng
 from vestige.core.checks import declared, option
 from vestige.ratios.stack.features import mixture_standardiser
@@ -104,11 +104,11 @@ class EveryStep(Strategy[LogLinearState]):
 
     def step(
         self, state: LogLinearState | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
-    ) -> tuple[LogLinearState, dict[int, Found]]:
+    ) -> tuple[LogLinearState, dict[int, TaskLogRatios]]:
         """One network for all tasks."""
         return self.step_many([Job(state, real, model, seed)])[0]
 
-    def step_many(self, jobs: Sequence[Job[LogLinearState]]) -> list[tuple[LogLinearState, dict[int, Found]]]:
+    def step_many(self, jobs: Sequence[Job[LogLinearState]]) -> list[tuple[LogLinearState, dict[int, TaskLogRatios]]]:
         """The networks of all chains and members as one, if they are of one shape; else chain after chain."""
         ready = [self.prepare(job) for job in jobs]
         if any(own.shape != ready[0].shape for own in ready):
@@ -154,7 +154,7 @@ class EveryStep(Strategy[LogLinearState]):
 
     def finish(
         self, job: Job[LogLinearState], ready: StepInputs, layers: Sequence[Tensor]
-    ) -> tuple[LogLinearState, dict[int, Found]]:
+    ) -> tuple[LogLinearState, dict[int, TaskLogRatios]]:
         """The state with Psi_t, and log r_t wherever a divergence is averaged."""
         old = () if job.state is None else job.state.tasks
         sides = []
@@ -169,7 +169,7 @@ class EveryStep(Strategy[LogLinearState]):
                 anchored = Points(state.log_ratio(i, sides[i].anchor), sides[i].anchor_weights, None)
                 running = Points(state.log_ratio(i, old[i].samples), torch.softmax(before, 0), before)
             every = state.member_log_ratios(i, q) if self.members > 1 else None
-            found[i] = Found(
+            found[i] = TaskLogRatios(
                 state.log_ratio(i, q),
                 None,
                 None,

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vestige.chains.anchored import Anchored, TaskState
 from vestige.chains.step_ratio import bridged
-from vestige.chains.strategy import Found
+from vestige.chains.strategy import TaskLogRatios
 from vestige.core.checks import option
 
 
@@ -32,12 +32,12 @@ class Keyframe(Anchored):
     name: ClassVar[str] = "keyframe"
     threshold: float = option(0.3, above=0)  # nats
 
-    def arrive(self, p: Tensor, q: Tensor, seed: int) -> tuple[TaskState, Found]:
+    def arrive(self, p: Tensor, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
         """The first samples are the first key."""
         state, found = super().arrive(p, q, seed)
         return TaskState(state.anchors, state.ratios, None), found
 
-    def advance(self, state: TaskState, q: Tensor, seed: int) -> tuple[TaskState, Found]:
+    def advance(self, state: TaskState, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
         """Key against this step's samples; they become the key if they are far from it."""
         key = state.anchors
         fit = self.fit(key.samples, q, None, state.newest, seed)

@@ -71,12 +71,12 @@ def corrected(e: Estimate, p: Side, q: Side, *, tail: float) -> Estimate:
         return e
     beyond = math.sqrt(max(other.off**2 - other.noise, 0.0))
     if other.tail < tail:
-        return with_error(e, other.value, math.hypot(e.std_error, beyond / 2), form="one_step")
-    return with_error(e, e.value, math.hypot(e.std_error, beyond), form=e.details["form"])
+        moved = e.but(details={**e.details, "form": "one_step"})
+        return with_error(moved, other.value, math.hypot(e.std_error, beyond / 2))
+    return with_error(e, e.value, math.hypot(e.std_error, beyond))
 
 
-def with_error(e: Estimate, value: float, std_error: float, *, form: str) -> Estimate:
+def with_error(e: Estimate, value: float, std_error: float) -> Estimate:
     """`e` with another value and error, and the interval that follows."""
     reach = float(ndtri((1 + e.level) / 2)) * std_error
-    details = {**e.details, "form": form}
-    return e.but(value=value, std_error=std_error, low=value - reach, high=value + reach, details=details)
+    return e.but(value=value, std_error=std_error, low=value - reach, high=value + reach)

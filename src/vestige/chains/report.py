@@ -1,34 +1,30 @@
 """What a step of a chain says: divergences per task and averaged (CDRE Eq. 13), each with error, worth and verdict.
 
-How values and errors come about is said in `judging`, and the other estimates beside them (`eq4`, `running`,
-`anchored`) in `views`. The average over tasks adds errors as independent ones; tasks share no samples.
-
-A verdict is "ok"; "lower estimate: ..." where bias rules and the interval cannot be trusted on its upper side (held-out
-log-ratios fall short of the truth on average); or "refused: ...", and the value is NaN.
+How values, errors and the other ways beside them (`eq4`, `running`, `anchored`) come about is said in `estimates`. The
+average over tasks adds errors as independent ones; tasks share no samples. The verdict is "at least" where bias rules
+and the interval cannot be trusted on its upper side: held-out log-ratios fall short of the truth on average.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
-from scipy.special import ndtri
 
-from vestige.chains.views import VIEWS, Views
 from vestige.core.estimate import Estimate
-from vestige.store.codec import decode, encode
 
 Task = str | int
 AVERAGE = "average"
+# The other ways to a divergence, as columns of a table.
+WAYS = ("eq4", "running", "anchored")
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Where doubt begins, and where an answer is refused.
+class ChainLimits:
+    """Where a value becomes "at least", and where it is refused.
 
     Rows seen in training may look further from q than held-out ones by the standard error of kl, taken to lie in
     [gap_least, gap_most] nats: 2-d Gaussians stay below 0.01, and the bias of 64 and 100 dimensions shows as 0.03 to
@@ -37,7 +33,7 @@ class Limits:
 
     gap_least: float = 0.01
     gap_most: float = 0.02
-    ess: float = 0.3  # what the stand-in's samples should be worth, as a share
+    ess: float = 0.3  # what the anchor samples should be worth, as a share
     refused_ess: float = 0.05  # and what they must
     tail: float = 0.7  # tail index of Eq. 4's terms
     one_step_tail: float = 0.2  # of what the one-step form adds; from 1/4 on the noise of that is not known
@@ -52,24 +48,16 @@ class TaskReport:
 
     task: Task
     born: int  # the step at which its data was here
-    depth: int
+    depth: int  # how many estimated ratios stand between the data and the model
     gap: float
     anchors: int
     anchors_ess: float
     estimates: Mapping[str, Estimate]
-    doubts: tuple[str, ...]  # why the values are lower estimates
+    reasons: tuple[str, ...]  # why the divergences are at least as large as said
     notes: tuple[str, ...]
     bridged: bool = False  # whether the step's ratio is the sum over waymarks
     members: int = 1  # networks whose mean the log-ratio is
-    views: Mapping[str, Views] = field(default_factory=dict)
     running_from: Mapping[str, float] = field(default_factory=dict)  # where the next step's `running` starts
-
-    def verdict(self, name: str) -> str:
-        """In words, for one divergence."""
-        estimate = self.estimates[name]
-        if not estimate.known:
-            return f"refused: {estimate.reason}"
-        return f"lower estimate: {'; '.join(self.doubts)}" if self.doubts else "ok"
 
 
 @dataclass(frozen=True)
@@ -85,90 +73,62 @@ class StepReport:
         out = []
         for r in self.tasks:
             head = f"Task {r.task!r} at step {self.step}: "
-            out += [head + doubt + "." for doubt in r.doubts] + [head + note for note in r.notes]
+            out += [head + reason + "." for reason in r.reasons] + [head + note for note in r.notes]
         return tuple(out)
 
     def table(self, names: Iterable[str]) -> pd.DataFrame:
         """One row for each task and divergence, then the averages over tasks."""
         names = list(names)
-        rows = [row(r.task, r.estimates[n], r.depth, r.verdict(n), r.views[n]) for r in self.tasks for n in names]
-        for n in names:
-            parts = [(r.estimates[n], r.depth, r.verdict(n)) for r in self.tasks]
-            rows.append(row(AVERAGE, *averaged(parts), averaged_views([r.views[n] for r in self.tasks])))
+        rows = [row(r.task, r.estimates[n]) for r in self.tasks for n in names]
+        rows += [row(AVERAGE, averaged([r.estimates[n] for r in self.tasks])) for n in names]
         return pd.DataFrame(rows)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON: None where a number is not finite."""
-        tasks = []
-        for r in self.tasks:
-            fields = {f.name: getattr(r, f.name) for f in dataclasses.fields(r)}
-            fields["estimates"] = {name: encode(e)[0] for name, e in r.estimates.items()}
-            fields["views"] = {name: _plain(dataclasses.asdict(v)) for name, v in r.views.items()}
-            fields["running_from"] = _plain(r.running_from)
-            tasks.append(fields | {"doubts": list(r.doubts), "notes": list(r.notes)})
-        return {"step": self.step, "tasks": tasks}
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> StepReport:
-        """The inverse of `to_json`."""
-        tasks = []
-        for entry in fields["tasks"]:
-            found = {name: decode(Estimate, e) for name, e in entry["estimates"].items()}
-            views = {name: Views(**_restored(v)) for name, v in entry["views"].items()}
-            read = {"estimates": found, "views": views, "running_from": _restored(entry["running_from"])}
-            lists = {"doubts": tuple(entry["doubts"]), "notes": tuple(entry["notes"])}
-            tasks.append(TaskReport(**{**entry, **lists, **read}))
-        return cls(fields["step"], tuple(tasks))
-
     def __str__(self) -> str:
-        lines = [f"step {self.step}"]
-        for r in self.tasks:
-            known = [str(e) for e in r.estimates.values() if e.known]
-            verdict = f"lower estimate: {'; '.join(r.doubts)}" if r.doubts else "ok"
-            lines.append(f"task {r.task!r}: {'; '.join(known)}. {verdict}")
-        return "\n".join(lines)
+        tasks = [f"task {r.task!r}: {'; '.join(map(str, r.estimates.values()))}" for r in self.tasks]
+        return "\n".join([f"step {self.step}", *tasks])
 
 
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN, and lists alone."""
-    lists = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in lists.items()}
-
-
-def _restored(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: math.nan if v is None else tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
-
-
-def row(task: Task, estimate: Estimate, depth: int, verdict: str, views: Views) -> dict[str, Any]:
+def row(task: Task, e: Estimate) -> dict[str, Any]:
     """One line of the table."""
-    e = estimate
     values = {"value": e.value, "std_error": e.std_error, "low": e.low, "high": e.high, "ess": e.ess}
-    others = {name: getattr(views, name) for name in VIEWS}
-    others |= {"disagreement": views.disagreement(e.value), "spread": views.spread}
-    return {"task": task, "divergence": e.name, **values, "depth": depth, "verdict": verdict, **others}
+    said = {"depth": e.details["depth"], "verdict": e.verdict, "reason": e.reason}
+    others = {way: e.details[way] for way in WAYS} | {"disagreement": disagreement(e), "spread": e.details["spread"]}
+    return {"task": task, "divergence": e.name, **values, **said, **others}
 
 
-def averaged(parts: list[tuple[Estimate, int, str]]) -> tuple[Estimate, int, str]:
-    """Eq. 13: the mean over tasks; NaN where a task was refused. The worst ESS, depth and verdict stand for all."""
-    estimates = [e for e, _, _ in parts]
-    first, k = estimates[0], len(estimates)
-    value = sum(e.value for e in estimates) / k
-    std_error = math.sqrt(sum(e.std_error**2 for e in estimates)) / k
-    reach = float(ndtri((1 + first.level) / 2)) * std_error
-    ess, depth = min(e.ess or 0.0 for e in estimates), max(depth for _, depth, _ in parts)
-    verdicts = [verdict for _, _, verdict in parts if verdict != "ok"]
-    worst = min(verdicts, key=lambda v: not v.startswith("refused"), default="ok")
-    verdict = worst if k == 1 or worst == "ok" else f"{worst} ({len(verdicts)} of {k} tasks)"
-    details = {**first.details, "pareto_k": None}
-    joined = first.but(
-        value=value, std_error=std_error, low=value - reach, high=value + reach, ess=ess, details=details
+def disagreement(e: Estimate) -> float:
+    """The largest distance from the value of another way whose terms are not heavy; NaN where there is none."""
+    others = [e.details[way] for way in WAYS if way not in e.details["heavy"]]
+    off = [abs(other - e.value) for other in others if math.isfinite(other - e.value)]
+    return max(off, default=math.nan)
+
+
+def averaged(parts: Sequence[Estimate]) -> Estimate:
+    """Eq. 13: the mean over tasks; NaN where a task was refused. The worst ESS, depth and verdict stand for all.
+
+    Errors and spreads add as independent ones; a way is heavy where that of a task is.
+    """
+    first, k = parts[0], len(parts)
+    told = [e for e in parts if e.verdict != "ok"]
+    worst = min(told, key=lambda e: e.known, default=first)
+    reason = f"{worst.reason} ({len(told)} of {k} tasks)" if told and k > 1 else worst.reason
+    details = {
+        **{way: sum(e.details[way] for e in parts) / k for way in WAYS},
+        "heavy": [way for way in WAYS if any(way in e.details["heavy"] for e in parts)],
+        "spread": math.sqrt(sum(e.details["spread"] ** 2 for e in parts)) / k,
+        "depth": max(e.details["depth"] for e in parts),
+        "form": first.details["form"],
+        "samples": first.details["samples"],
+        "pareto_k": None,
+    }
+    return Estimate.normal(
+        sum(e.value for e in parts) / k,
+        math.sqrt(sum(e.std_error**2 for e in parts)) / k,
+        first.level,
+        n=sum(e.n or 0 for e in parts),
+        ess=min(e.ess or 0.0 for e in parts),
+        verdict=worst.verdict,
+        reason=reason,
+        name=first.name,
+        details=details,
     )
-    return joined, depth, verdict
-
-
-def averaged_views(parts: list[Views]) -> Views:
-    """The mean of each view over tasks; heavy where that of a task is. Spreads add as independent ones."""
-    k = len(parts)
-    means = {name: sum(getattr(v, name) for v in parts) / k for name in VIEWS}
-    heavy = tuple(name for name in VIEWS if any(name in v.heavy for v in parts))
-    return Views(**means, heavy=heavy, spread=math.sqrt(sum(v.spread**2 for v in parts)) / k)

@@ -29,12 +29,12 @@ class Points:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class TaskLogRatios:
     """Log-ratios log p/q_t of one task where they were not trained on, and how they came about.
 
     `log_ratio_p` is on the weighted anchor samples (on p itself at arrival); None means that only Eq. 4 applies.
     `inherited` times the variance of a term under the anchors is the error that their weights carry from earlier steps.
-    `anchored` and `running` are what the second and third estimator of `views` average over, where they apply.
+    `anchored` and `running` are what the `anchored` and `running` of `estimates` average over, where they apply.
     """
 
     log_ratio_q: Float[Tensor, " n_q"]
@@ -72,10 +72,10 @@ class Strategy(ABC, Generic[State]):
     @abstractmethod
     def step(
         self, state: State | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
-    ) -> tuple[State, dict[int, Found]]:
+    ) -> tuple[State, dict[int, TaskLogRatios]]:
         """The state after a step, and what it found; `real` has the tasks that are new, `model` all of them."""
 
-    def step_many(self, jobs: Sequence[Job[State]]) -> list[tuple[State, dict[int, Found]]]:
+    def step_many(self, jobs: Sequence[Job[State]]) -> list[tuple[State, dict[int, TaskLogRatios]]]:
         """The steps of several chains: one after the other, unless a strategy can do them at once."""
         return [self.step(job.state, job.real, job.model, job.seed) for job in jobs]
 

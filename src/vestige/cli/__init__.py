@@ -43,7 +43,7 @@ from vestige.cli.data import DataVerb
 from vestige.cli.demo.verb import DemoVerb
 from vestige.cli.listing import ListVerb
 from vestige.cli.matrix import MatrixVerb
-from vestige.cli.monitor import Monitor
+from vestige.cli.monitor import MonitorVerb
 from vestige.cli.policy import PolicyVerb
 from vestige.cli.report import ReportVerb
 from vestige.cli.run import RunVerb
@@ -59,7 +59,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "weigh": WeighVerb,
     "matrix": MatrixVerb,
     "audit": AuditVerb,
-    "monitor": Monitor,
+    "monitor": MonitorVerb,
     "policy": PolicyVerb,
     "run": RunVerb,
     "report": ReportVerb,

@@ -1,39 +1,45 @@
 """`vestige monitor start|step|show|report DIR`: a generator judged step after step, against data that is gone.
 
-`step` and `show` end with exit code 3 where an alarm rings at the last step, so that scripts can act on it; the step
+`step` and `show` end with exit code 3 where an alarm fires at the last step, so that scripts can act on it; the step
 itself is finished then. The other codes are those of every verb.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg, subcommand
 
-from vestige.cli import monitor_words, output
+from vestige.cli import output
+from vestige.core.errors import InputError
 
 if TYPE_CHECKING:
-    from vestige.monitor import Monitor as Judge
+    import pandas as pd
 
-RINGING = 3
+    from vestige.monitor import Alarm, Monitor
+
+FIRED = 3
+COLUMNS = ("task", "divergence", "value", "low", "high", "verdict", "reason")
 
 
 @dataclass(frozen=True)
-class Start:
+class StartMonitor:
     """Make a monitor in a new folder."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """Where the monitor will live; new or empty."""
     above: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="DIVERGENCE[@TASK]=LIMIT")] = ()
-    """Ring when a divergence is surely above a limit; may be given several times."""
+    """Fire when a divergence is surely above a limit; may be given several times."""
     rise: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="DIVERGENCE[@TASK]=LIMIT")] = ()
-    """Ring when a divergence has surely risen by more than a limit since its task was learnt; several times."""
+    """Fire when a divergence has surely risen by more than a limit since its task was learnt; several times."""
     jump: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="DIVERGENCE[@TASK]=LIMIT")] = ()
-    """Ring when a divergence has surely risen by more than a limit since the last step; several times."""
+    """Fire when a divergence has surely risen by more than a limit since the last step; several times."""
     no_alarms: bool = False
-    """Set none. Without this and the three above, js rings when it rises by more than 0.05."""
+    """Set none. Without this and the three above, js fires when it rises by more than 0.05."""
     features: str = "identity"
     """A feature map for the samples, fitted at the first step and then left as it is."""
     dims: int | None = None
@@ -51,28 +57,28 @@ class Start:
 
     def run(self) -> None:
         """Make the folder."""
-        from vestige.monitor import Monitor as Judge
+        from vestige.monitor import Monitor
 
-        alarms = monitor_words.alarms(above=self.above, rise=self.rise, jump=self.jump, none=self.no_alarms)
+        asked = alarms(above=self.above, rise=self.rise, jump=self.jump, none=self.no_alarms)
         options = {} if self.divergences is None else {"names": self.divergences.split(",")}
-        made = Judge.create(
+        made = Monitor.create(
             self.folder,
             features={"map": self.features} | ({} if self.dims is None else {"dims": self.dims}),
             chain={"strategy": self.strategy, **options},
-            alarms=alarms,
+            alarms=asked,
             keep_moments=not self.no_moments,
             drop=self.drop,
         )
         if self.json:
-            output.document(monitor_words.document(made))
+            output.document(document(made))
             return
         output.say(f"A monitor stands in {self.folder}. Its first step needs --real TASK=FILE and --model TASK=FILE.")
         for alarm in made.thresholds:
-            output.say(f"It rings when {alarm}.")
+            output.say(f"An alarm fires when {alarm}.")
 
 
 @dataclass(frozen=True)
-class Step:
+class StepMonitor:
     """Judge the model's newest samples, of every task; data of new tasks is used this once and not kept."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
@@ -90,21 +96,20 @@ class Step:
 
     def run(self) -> None:
         """One step, whole or not at all."""
-        from vestige.monitor import Monitor as Judge
+        from vestige.monitor import Monitor
 
-        monitor = Judge.open(self.folder)
+        monitor = Monitor.open(self.folder)
         real, model = (
-            monitor_words.by_task(given, option, monitor.tasks)
-            for option, given in (("--real", self.real), ("--model", self.model))
+            by_task(given, option, monitor.tasks) for option, given in (("--real", self.real), ("--model", self.model))
         )
         with output.progress(f"step {monitor.steps + 1}", 1) as advance:
             monitor.step(real, model, seed=self.seed, wait=self.wait)
             advance(1)
-        tell(monitor, None, as_json=self.json)
+        report_on(monitor, None, as_json=self.json)
 
 
 @dataclass(frozen=True)
-class Show:
+class ShowMonitor:
     """What the last step found, and what it means with those before."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
@@ -116,13 +121,13 @@ class Show:
 
     def run(self) -> None:
         """Read and print."""
-        from vestige.monitor import Monitor as Judge
+        from vestige.monitor import Monitor
 
-        tell(Judge.open(self.folder), self.divergence, as_json=self.json, whole=True)
+        report_on(Monitor.open(self.folder), self.divergence, as_json=self.json, whole=True)
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportMonitor:
     """Write the history as one HTML page with curves, matrix, alarms and what is kept."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
@@ -134,10 +139,10 @@ class Report:
 
     def run(self) -> None:
         """Read, draw, write."""
-        from vestige.monitor import Monitor as Judge
+        from vestige.monitor import Monitor
 
         with output.progress("drawing", 1) as advance:
-            written = Judge.open(self.folder).report(self.output)
+            written = Monitor.open(self.folder).report(self.output)
             advance(1)
         if self.json:
             output.document({"written": str(written)})
@@ -146,18 +151,18 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Monitor:
+class MonitorVerb:
     """Judge a generator step after step, against data that is gone; with alarms.
 
     'start' makes a folder, 'step' judges the newest samples, 'show' and 'report' tell. No row of data is kept. 'step'
-    and 'show' end with exit code 3 where an alarm rings at the last step.
+    and 'show' end with exit code 3 where an alarm fires at the last step.
     """
 
     action: OmitArgPrefixes[
-        Annotated[Start, subcommand("start", prefix_name=False)]
-        | Annotated[Step, subcommand("step", prefix_name=False)]
-        | Annotated[Show, subcommand("show", prefix_name=False)]
-        | Annotated[Report, subcommand("report", prefix_name=False)]
+        Annotated[StartMonitor, subcommand("start", prefix_name=False)]
+        | Annotated[StepMonitor, subcommand("step", prefix_name=False)]
+        | Annotated[ShowMonitor, subcommand("show", prefix_name=False)]
+        | Annotated[ReportMonitor, subcommand("report", prefix_name=False)]
     ]
 
     def run(self) -> None:
@@ -165,15 +170,112 @@ class Monitor:
         self.action.run()
 
 
-def tell(monitor: Judge, name: str | None, *, as_json: bool, whole: bool = False) -> None:
-    """The last step, or the whole history; ends the run with `RINGING` where an alarm rings."""
+def report_on(monitor: Monitor, name: str | None, *, as_json: bool, whole: bool = False) -> None:
+    """The last step, or the whole history; ends the run with `FIRED` where an alarm fires."""
     if as_json:
-        output.document(monitor_words.document(monitor, whole=whole))
+        output.document(document(monitor, whole=whole))
     else:
-        for table in monitor_words.tables(monitor, name) if monitor.steps else ():
+        for table in tables(monitor, name) if monitor.steps else ():
             output.table(table)
         output.say(str(monitor))
-    for ring in monitor.alarms:
-        output.warn(f"{ring}")
+    for alarm in monitor.alarms:
+        output.warn(f"{alarm}")
     if monitor.alarms:
-        raise SystemExit(RINGING)
+        raise SystemExit(FIRED)
+
+
+def by_task(given: Sequence[str], option: str, known: Iterable[str | int]) -> dict[str | int, str]:
+    """TASK=FILE words as a mapping; a known task that is a number goes by its digits."""
+    numbers = {str(task): task for task in known}
+    found: dict[str | int, str] = {}
+    for word in given:
+        task, equals, file = word.partition("=")
+        if not (task and equals and file):
+            raise InputError(f"The words after {option} must be TASK=FILE. Got '{word}' instead.")
+        if numbers.get(task, task) in found:
+            raise InputError(f"The tasks after {option} must differ. Got '{task}' twice instead.")
+        found[numbers.get(task, task)] = file
+    return found
+
+
+def alarms(*, above: Sequence[str], rise: Sequence[str], jump: Sequence[str], none: bool) -> list[Alarm] | None:
+    """The alarms that were asked for; None for those that stand by default."""
+    from vestige.monitor import Alarm
+
+    found = [Alarm(name, above=limit, task=task) for name, task, limit in map(_limit, above)]
+    found += [Alarm(name, rise=limit, task=task) for name, task, limit in map(_limit, rise)]
+    found += [Alarm(name, rise=limit, task=task, since="last") for name, task, limit in map(_limit, jump)]
+    if none and found:
+        raise InputError("The option --no-alarms must stand alone. Got alarms beside it instead.")
+    return found if found or none else None
+
+
+def _limit(word: str) -> tuple[str, str | None, float]:
+    """DIVERGENCE[@TASK]=LIMIT; the limit is what follows the last sign, so that a task may hold one."""
+    head, _, limit = word.rpartition("=")
+    name, at, task = head.partition("@")
+    try:
+        number = float(limit)
+    except ValueError:
+        number = float("nan")
+    if not name or (at and not task) or number != number:
+        raise InputError(f"An alarm must be DIVERGENCE=LIMIT or DIVERGENCE@TASK=LIMIT. Got '{word}' instead.")
+    return name, task or None, number
+
+
+def tables(monitor: Monitor, name: str | None) -> list[output.Table]:
+    """The last step of every shown divergence, or the whole history of one."""
+    if name is not None:
+        matrix = monitor.matrix(name)
+        cells = zip(matrix.index, matrix.to_numpy().tolist(), strict=True)
+        rows: list[tuple[str | float, ...]] = [(int(step), *values) for step, values in cells]
+        head = ("step", *(str(task) for task in matrix.columns))
+        lost = [_losses("forgetting at the last step", _last(monitor, monitor.forgetting(name)))]
+        lost = [table for table in lost if table.rows]
+        gap = _losses("intransigence", monitor.intransigence(name))
+        return [output.Table(f"{name} of every task (columns) at every step (rows)", head, rows), *lost, gap]
+    last = _last(monitor, monitor.table())
+    rows = [tuple(_cell(row[column]) for column in COLUMNS) for _, row in last.iterrows()]
+    return [output.Table(f"step {monitor.steps}", COLUMNS, rows)]
+
+
+def _losses(title: str, frame: pd.DataFrame) -> output.Table:
+    columns = ("task", "value", "low", "high")
+    return output.Table(title, columns, [tuple(_cell(row[name]) for name in columns) for _, row in frame.iterrows()])
+
+
+def _last(monitor: Monitor, frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame.step == monitor.steps]
+
+
+def _cell(value: Any) -> str | float:  # noqa: ANN401 - a cell of a DataFrame
+    return float(value) if isinstance(value, float) else str(value)
+
+
+def document(monitor: Monitor, *, whole: bool = False) -> dict[str, Any]:
+    """The monitor as JSON: settings and the last step, or every step with the matrices."""
+    found: dict[str, Any] = {
+        "folder": str(monitor.folder),
+        "steps": monitor.steps,
+        "tasks": [{"task": task, "learnt": step} for task, step in monitor.tasks.items()],
+        "keep_moments": monitor.keep_moments,
+        "thresholds": list(map(dataclasses.asdict, monitor.thresholds)),
+        "alarms": list(map(dataclasses.asdict, monitor.alarms)),
+    }
+    if not monitor.steps:
+        return found
+    names = list(monitor.history[-1].report.tasks[0].estimates)
+    table = monitor.table(names)
+    if not whole:
+        return found | {"table": _records(_last(monitor, table))}
+    matrices = {name: monitor.matrix(name).to_numpy().tolist() for name in names}
+    lost: Mapping[str, Any] = {
+        "forgetting": {name: _records(monitor.forgetting(name)) for name in names},
+        "intransigence": {name: _records(monitor.intransigence(name)) for name in names},
+    }
+    fired = [dataclasses.asdict(alarm) for step in monitor.history for alarm in step.alarms]
+    return found | {"table": _records(table), "matrices": matrices, **lost, "fired": fired}
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]

@@ -1,33 +1,32 @@
 """Alarms: a limit on a divergence, or on how far it has risen, held against every step of a monitor.
 
-By default an alarm asks for evidence: it rings when the lower end of the interval lies beyond the limit, so that noise
+By default an alarm asks for evidence: it fires when the lower end of the interval lies beyond the limit, so that noise
 about the limit is silent; with `by="value"` it goes by the estimate itself. The error of a rise is that of both ends,
-added as if they were independent; they share what stands for the data, so the lower end is a little too low rather
-than too high. A value that the chain calls a lower estimate can only be larger, so it may ring.
+added as if they were independent; they share the anchor samples, so the lower end is a little too low rather than too
+high. A value whose verdict is "at least" can only be larger, so it may fire.
 
-A divergence that was refused cannot be held against a limit. The alarm then rings and says so: a generator that has
+A divergence that was refused cannot be held against a limit. The alarm then fires and says so: a generator that has
 gone so far that nothing can be estimated is no reason for silence.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from scipy.special import ndtri
 
-from vestige.chains import StepReport, TaskReport
+from vestige.chains import StepReport
 from vestige.chains.report import Task
 from vestige.core import checks
+from vestige.core.checks import option
 from vestige.core.estimate import Estimate
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """Rings when `divergence` of `task` (None: of any) is `above` a limit, or has made a `rise` beyond one.
+    """Fires when `divergence` of `task` (None: of any) is `above` a limit, or has made a `rise` beyond one.
 
     A rise is counted since the "last" step or since the step in which the task was "learnt".
     """
@@ -36,16 +35,15 @@ class Alarm:
     above: float | None = None
     rise: float | None = None
     task: Task | None = None
-    since: str = "learnt"
-    by: str = "low"
+    since: str = option("learnt", among=("last", "learnt"))
+    by: str = option("low", among=("low", "value"))
 
     def __post_init__(self) -> None:
         if (self.above is None) == (self.rise is None):
             given = "both" if self.above is not None else "neither"
             checks.refuse("above", "Alarm", "given, or 'rise', and not both", given)
         checks.number(self.limit, "above" if self.rise is None else "rise", "Alarm", high=math.inf, open_high=True)
-        checks.one_of(self.since, ("last", "learnt"), "since", "Alarm")
-        checks.one_of(self.by, ("low", "value"), "by", "Alarm")
+        checks.declared(self)
 
     @property
     def limit(self) -> float:
@@ -62,18 +60,14 @@ class Alarm:
             what = f"more than {self.limit:g} higher than at {since}"
         return f"{self.divergence} of {whose} is {what}" + (", by its value alone" if self.by == "value" else "")
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields."""
-        return dataclasses.asdict(self)
-
 
 # Where nothing else is asked: js, which stays estimable longest, has risen by 7 % of its range since a task was learnt.
 DEFAULT = (Alarm("js", rise=0.05),)
 
 
 @dataclass(frozen=True)
-class Ring:
-    """An alarm that rang: for whom, at which step, and why. `amount` is the divergence or its rise, NaN if refused."""
+class FiredAlarm:
+    """An alarm that fired: for whom, at which step, and why. `amount` is the divergence or its rise, NaN if refused."""
 
     alarm: Alarm
     task: Task
@@ -85,25 +79,13 @@ class Ring:
     def __str__(self) -> str:
         return f"Step {self.step}, task {self.task!r}: {self.why}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON: None where a number is not finite."""
-        numbers = {k: v if math.isfinite(v) else None for k, v in (("amount", self.amount), ("low", self.low))}
-        rest = {"alarm": self.alarm.to_json(), "task": self.task, "step": self.step, "why": self.why}
-        return rest | numbers
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Ring:
-        """The inverse of `to_json`."""
-        numbers = {k: math.nan if fields[k] is None else fields[k] for k in ("amount", "low")}
-        return cls(**{**fields, **numbers, "alarm": Alarm(**fields["alarm"])})
+def fired(alarms: Iterable[Alarm], reports: Sequence[StepReport]) -> tuple[FiredAlarm, ...]:
+    """What fires at the last of `reports`, which are all steps from the first."""
+    return tuple(one for alarm in alarms for one in _fired(alarm, reports))
 
 
-def ringing(alarms: Iterable[Alarm], reports: Sequence[StepReport]) -> tuple[Ring, ...]:
-    """What rings at the last of `reports`, which are all steps from the first."""
-    return tuple(ring for alarm in alarms for ring in _rings(alarm, reports))
-
-
-def _rings(alarm: Alarm, reports: Sequence[StepReport]) -> Iterator[Ring]:
+def _fired(alarm: Alarm, reports: Sequence[StepReport]) -> Iterator[FiredAlarm]:
     now = reports[-1]
     known = {own.task for own in now.tasks}
     for own in now.tasks:
@@ -111,36 +93,31 @@ def _rings(alarm: Alarm, reports: Sequence[StepReport]) -> Iterator[Ring]:
         named = alarm.task == own.task or (alarm.task not in known and str(alarm.task) == str(own.task))
         if alarm.task is not None and not named:
             continue
-        e = own.estimates[alarm.divergence]
-        if alarm.rise is None:
-            ring = _held(alarm, own.task, now.step, e, None, "")
-        elif own.born == now.step:  # there is nothing yet that it could have risen from
-            continue
-        else:
+        e, then, at = own.estimates[alarm.divergence], None, 0
+        if alarm.rise is not None:
+            if own.born == now.step:  # there is nothing yet that it could have risen from
+                continue
             at = own.born if alarm.since == "learnt" else now.step - 1
-            ring = _held(alarm, own.task, now.step, e, _of(reports[at - 1], own.task).estimates[e.name], f" {at}")
-        if ring is not None:
-            yield ring
+            then = next(past for past in reports[at - 1].tasks if past.task == own.task).estimates[e.name]
+        one = _held(alarm, own.task, now.step, e, then, at)
+        if one is not None:
+            yield one
 
 
-def _held(alarm: Alarm, task: Task, step: int, now: Estimate, then: Estimate | None, at: str) -> Ring | None:
-    """`now`, or its difference to `then`, held against the limit."""
-    for e, when in ((now, ""), (then, f" at step{at}")):
+def _held(alarm: Alarm, task: Task, step: int, now: Estimate, then: Estimate | None, at: int) -> FiredAlarm | None:
+    """`now`, or its difference to `then`, which is of step `at`, held against the limit."""
+    for e, when in ((now, ""), (then, f" at step {at}")):
         if e is not None and math.isnan(e.value):
             why = f"the alarm cannot be told{when}. {e.reason or 'There is no estimate.'}"
-            return Ring(alarm, task, step, math.nan, math.nan, why)
+            return FiredAlarm(alarm, task, step, math.nan, math.nan, why)
     if then is None:
         amount, low = now.value, now.low
         what = f"{now.name} is {amount:.4g}"
     else:
         amount = now.value - then.value
         low = amount - float(ndtri((1 + now.level) / 2)) * math.hypot(now.std_error, then.std_error)
-        what = f"{now.name} has risen by {amount:.4g} since step{at}"
+        what = f"{now.name} has risen by {amount:.4g} since step {at}"
     if not (low if alarm.by == "low" else amount) > alarm.limit:
         return None
     why = f"{what} (at least {low:.4g} at {now.level:.0%}), beyond the limit of {alarm.limit:g}."
-    return Ring(alarm, task, step, amount, low, why)
-
-
-def _of(report: StepReport, task: Task) -> TaskReport:
-    return next(own for own in report.tasks if own.task == task)
+    return FiredAlarm(alarm, task, step, amount, low, why)

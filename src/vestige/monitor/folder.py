@@ -25,11 +25,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vestige import store
 from vestige.core import checks
 from vestige.core.errors import InputError, StoreError
+from vestige.monitor.history import MonitorStep
+from vestige.monitor.settings import MonitorSettings
 
 HEAD, LOCK, STEPS = "monitor.json", "lock", "steps"
 OURS = re.compile(r"monitor\.json|lock|steps|(state|features)-\d{6,}|\.monitor\.json\.\w{8}\.part")
@@ -57,15 +58,17 @@ class Folder:
         """What `step` found."""
         return self.path / STEPS / f"{step:06d}.json"
 
-    def read_head(self) -> dict[str, Any]:
-        """Settings, and under `parts` the step that each part is from; `parts["state"]` is the last finished one."""
+    def read_head(self) -> tuple[MonitorSettings, dict[str, int]]:
+        """Settings, and the step that each part is from; that of "state" is the last finished one."""
         if not self.head.is_file():
             raise InputError(f"The folder '{self.path}' must hold a monitor. Got one without {HEAD} instead.")
-        return store.load(self.head, "monitor")[0]
+        head = store.load(self.head, "monitor")[0]
+        return store.decode(MonitorSettings, head["settings"]), head["parts"]
 
-    def read_step(self, step: int) -> dict[str, Any]:
-        """The fields that `commit` wrote for `step`."""
-        return store.load(self.step_file(step), "monitor-step")[0]
+    def read_step(self, step: int) -> MonitorStep:
+        """What `commit` wrote for `step`."""
+        read: MonitorStep = store.decode(MonitorStep, store.load(self.step_file(step), "monitor-step")[0])
+        return read
 
     @contextmanager
     def locked(self, wait: float) -> Iterator[None]:
@@ -89,7 +92,7 @@ class Folder:
         finally:
             os.close(handle)  # which gives the lock back
 
-    def begin(self, head: Mapping[str, Any], writes: Mapping[str, Write]) -> None:
+    def begin(self, settings: MonitorSettings, writes: Mapping[str, Write]) -> None:
         """Make the folder of a new monitor at step 0; one that holds anything else is refused."""
         owner, must = "Monitor.create", "a new or empty folder"
         if self.path.exists() and not self.path.is_dir():
@@ -103,20 +106,30 @@ class Folder:
                 checks.refuse("folder", owner, must, f"{self.path}, which holds a monitor,")
             self.sweep({})  # what a creation that was killed has left
             (self.path / STEPS).mkdir()
-            self._advance(0, {**head, "parts": {}}, writes)
+            self._advance(0, settings, {}, writes)
 
-    def commit(self, step: int, head: Mapping[str, Any], found: Mapping[str, Any], writes: Mapping[str, Write]) -> None:
+    def commit(
+        self,
+        step: int,
+        settings: MonitorSettings,
+        parts: Mapping[str, int],
+        found: MonitorStep,
+        writes: Mapping[str, Write],
+    ) -> dict[str, int]:
         """Make `step` the last finished one, with the parts that `writes` makes anew. The lock must be held."""
-        store.save(self.step_file(step), "monitor-step", found)
-        self._advance(step, head, writes)
+        store.save(self.step_file(step), "monitor-step", store.encode(found)[0])
+        return self._advance(step, settings, parts, writes)
 
-    def _advance(self, step: int, head: Mapping[str, Any], writes: Mapping[str, Write]) -> None:
+    def _advance(
+        self, step: int, settings: MonitorSettings, parts: Mapping[str, int], writes: Mapping[str, Write]
+    ) -> dict[str, int]:
         for name, write in writes.items():
             write(self.part(name, step))
         _sync(self.path)  # the new parts must be there before anything names them
-        parts = {**head["parts"], **dict.fromkeys(writes, step)}
-        store.save(self.head, "monitor", {**head, "parts": parts})
-        self.sweep(parts)
+        after = {**parts, **dict.fromkeys(writes, step)}
+        store.save(self.head, "monitor", {"settings": store.encode(settings)[0], "parts": after})
+        self.sweep(after)
+        return after
 
     def sweep(self, parts: Mapping[str, int]) -> None:
         """Remove what the head does not name: other states, steps that never finished, parts of killed writes.

@@ -32,21 +32,22 @@ from vestige.chains.chain import SHOWN
 from vestige.chains.report import AVERAGE, Task
 from vestige.core import checks
 from vestige.core.estimate import Estimate
-from vestige.monitor.alarms import Ring
+from vestige.monitor.alarms import FiredAlarm
 from vestige.ratios.divergences import get as divergence
 
 Cells = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Step:
+class MonitorStep:
     """One finished step."""
 
     report: StepReport
-    alarms: tuple[Ring, ...]
+    alarms: tuple[FiredAlarm, ...]
     seed: int
     when: str  # UTC, ISO 8601
-    rows: Mapping[str, Mapping[Task, int]]  # of "real" and "model", by task
+    real_rows: tuple[tuple[Task, int], ...]  # of each task; words and numbers stay what they are
+    model_rows: tuple[tuple[Task, int], ...]
     copies: int  # model samples that are equal to a real one in single precision
 
     @property
@@ -54,31 +55,18 @@ class Step:
         """Steps are counted from 1."""
         return self.report.step
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON; tasks stay words or numbers, which keys of objects would not."""
-        rows = {side: [[task, n] for task, n in counts.items()] for side, counts in self.rows.items()}
-        plain = {"seed": self.seed, "when": self.when, "rows": rows, "copies": self.copies}
-        return {"report": self.report.to_json(), "alarms": [ring.to_json() for ring in self.alarms], **plain}
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Step:
-        """The inverse of `to_json`."""
-        report, alarms = StepReport.from_json(fields["report"]), tuple(map(Ring.from_json, fields["alarms"]))
-        rows = {side: dict(pairs) for side, pairs in fields["rows"].items()}
-        return cls(**{**fields, "report": report, "alarms": alarms, "rows": rows})
-
-
-def known(steps: Sequence[Step]) -> dict[Task, int]:
+def known(steps: Sequence[MonitorStep]) -> dict[Task, int]:
     """Each task and the step in which it was learnt, in order of arrival."""
     return {own.task: own.born for own in steps[-1].report.tasks} if steps else {}
 
 
-def computed(steps: Sequence[Step]) -> tuple[str, ...]:
+def computed(steps: Sequence[MonitorStep]) -> tuple[str, ...]:
     """The divergences that every step has."""
     return tuple(steps[-1].report.tasks[0].estimates)
 
 
-def asked(steps: Sequence[Step], names: Iterable[str] | None, owner: str) -> list[str]:
+def asked(steps: Sequence[MonitorStep], names: Iterable[str] | None, owner: str) -> list[str]:
     """`names` among those computed; without any, the ones that most people ask for."""
     have = computed(steps)
     if names is None:
@@ -86,7 +74,7 @@ def asked(steps: Sequence[Step], names: Iterable[str] | None, owner: str) -> lis
     return [checks.one_of(divergence(name).name, have, "names", owner) for name in names]
 
 
-def table(steps: Sequence[Step], names: Iterable[str]) -> pd.DataFrame:
+def table(steps: Sequence[MonitorStep], names: Iterable[str]) -> pd.DataFrame:
     """Every step's table, one below the other: a row for each step, task (and their average) and divergence."""
     names = list(names)
     frames = []
@@ -97,19 +85,19 @@ def table(steps: Sequence[Step], names: Iterable[str]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def estimates(steps: Sequence[Step], name: str) -> list[dict[Task, Estimate]]:
+def estimates(steps: Sequence[MonitorStep], name: str) -> list[dict[Task, Estimate]]:
     """Of each step, the estimate of each task."""
     return [{own.task: own.estimates[name] for own in step.report.tasks} for step in steps]
 
 
-def matrix(steps: Sequence[Step], name: str) -> pd.DataFrame:
+def matrix(steps: Sequence[MonitorStep], name: str) -> pd.DataFrame:
     """D[t, task]."""
     rows = [{task: e.value for task, e in found.items()} for found in estimates(steps, name)]
     index = pd.Index([step.number for step in steps], name="step")
     return pd.DataFrame(rows, index=index, columns=pd.Index(list(known(steps)), name="task", dtype=object), dtype=float)
 
 
-def forgetting(steps: Sequence[Step], name: str) -> pd.DataFrame:
+def forgetting(steps: Sequence[MonitorStep], name: str) -> pd.DataFrame:
     """f_{t,j} for every step after the first and every task learnt before it, and their average F_t."""
     found, born, rows = estimates(steps, name), known(steps), []
     for i, step in enumerate(steps):
@@ -127,7 +115,9 @@ def forgetting(steps: Sequence[Step], name: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["step", "task", "value", "std_error", "low", "high"])
 
 
-def intransigence(steps: Sequence[Step], name: str, reference: Mapping[Task, float] | None = None) -> pd.DataFrame:
+def intransigence(
+    steps: Sequence[MonitorStep], name: str, reference: Mapping[Task, float] | None = None
+) -> pd.DataFrame:
     """I_j for every task at the step in which it was learnt, and their average."""
     owner, born, found = "Monitor.intransigence", known(steps), estimates(steps, name)
     reference = dict.fromkeys(born, 0.0) if reference is None else reference

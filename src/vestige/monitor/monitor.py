@@ -10,16 +10,18 @@ Samples go through the feature map and then into the chain; a map that must be f
 the data that is here then, and stays as it is from then on. That is a deviation from CDRE section 4.2, where the map
 goes on learning: codes of one map beside codes of another would show the map's movement as a drift of the model.
 
-What is in the folder, see `folder`, is all that is kept: see `kept`. No row of real data is, in raw form or in
+What is in the folder, see `folder`, is all that is kept: see `inventory`. No row of real data is, in raw form or in
 features. With `keep_moments=False` no average over real rows is either: samples are standardised by the model's own,
-the weights that make generated samples stand for the data are left as the ratio gave them, and a feature map is fitted
+the weights of the anchor samples are left as the ratio gave them, and a feature map is fitted
 on generated samples. The figures of each step and the fitted ratio remain, without which there would be no monitor.
 """
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,13 +33,15 @@ from vestige.chains.report import Task
 from vestige.core import checks
 from vestige.core.errors import NotFitted, StoreError, VestigeWarning
 from vestige.features import FeatureMap
-from vestige.monitor import history, kept, settings
-from vestige.monitor.alarms import Alarm, Ring
+from vestige.monitor import history, samples, settings
+from vestige.monitor.alarms import Alarm, FiredAlarm, fired
 from vestige.monitor.folder import Folder, Write
-from vestige.monitor.history import Step
-from vestige.monitor.intake import Given
-from vestige.monitor.judging import FEATURES_FILE, judge
+from vestige.monitor.history import MonitorStep
+from vestige.monitor.inventory import inventory
+from vestige.monitor.samples import Given
+from vestige.monitor.settings import MonitorSettings
 
+FEATURES_FILE = "features.json"
 WAIT = 60.0  # seconds that a step waits for another process to finish its own
 
 
@@ -46,8 +50,9 @@ class Monitor:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._head = folder.read_head()
-        self._steps: list[Step] = []
+        self._settings: MonitorSettings
+        self._parts: Mapping[str, int]  # the step that each part of the folder is from
+        self._steps: list[MonitorStep] = []
         self._chain: Chain | None = None  # after the last step, if it is in memory
         self._map: FeatureMap | None = None
         self._catch_up()
@@ -74,9 +79,9 @@ class Monitor:
         writes: dict[str, Write] = {"state": fresh.save}
         if seen.shape_ is not None:  # fitted already, by somebody else
             writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
-        head = settings.head_of(seen, limits, keep_moments=keep_moments, drop=drop)
+        chosen = MonitorSettings(settings.now(), seen.config(), tuple(limits), keep_moments, tuple(drop))
         place = Folder(Path(folder))
-        place.begin(head, writes)
+        place.begin(chosen, writes)
         return cls(place)
 
     @classmethod
@@ -86,7 +91,7 @@ class Monitor:
         place.read_head()
         try:  # whoever holds the lock, or may not write here, leaves the tidying to others
             with place.locked(0):
-                place.sweep(place.read_head()["parts"])
+                place.sweep(place.read_head()[1])
         except (StoreError, OSError):
             pass
         return cls(place)
@@ -102,7 +107,7 @@ class Monitor:
         return len(self._steps)
 
     @property
-    def history(self) -> tuple[Step, ...]:
+    def history(self) -> tuple[MonitorStep, ...]:
         """Every finished step."""
         return tuple(self._steps)
 
@@ -114,17 +119,17 @@ class Monitor:
     @property
     def thresholds(self) -> tuple[Alarm, ...]:
         """The alarms that were set."""
-        return tuple(Alarm(**fields) for fields in self._head["thresholds"])
+        return self._settings.alarms
 
     @property
-    def alarms(self) -> tuple[Ring, ...]:
-        """Those that rang at the last step; none before the first."""
+    def alarms(self) -> tuple[FiredAlarm, ...]:
+        """Those that fired at the last step; none before the first."""
         return self._steps[-1].alarms if self._steps else ()
 
     @property
     def keep_moments(self) -> bool:
         """Whether averages over real rows may be kept."""
-        return bool(self._head["keep_moments"])
+        return self._settings.keep_moments
 
     def step(
         self,
@@ -133,7 +138,7 @@ class Monitor:
         *,
         seed: int = 0,
         wait: float = WAIT,
-    ) -> Step:
+    ) -> MonitorStep:
         """Judge this step's model samples of every task, with the data of tasks that are new in it.
 
         All or nothing: a refusal, an error or a kill leaves the folder at the step before. Another process that is
@@ -144,33 +149,50 @@ class Monitor:
         with self._folder.locked(wait), warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always", VestigeWarning)
             self._catch_up()
-            self._folder.sweep(self._head["parts"])
+            self._folder.sweep(self._parts)
             try:
-                done = judge(real or {}, model or {}, self.chain, self._features(), self._head, self._steps, seed)
-                self._folder.commit(done.step.number, done.head, done.step.to_json(), done.writes)
+                step = self._judge(real or {}, model or {}, seed)
             except BaseException:
                 self._chain = self._map = None  # they may be ahead of the folder
                 raise
-            self._head, self._map = self._folder.read_head(), done.seen
-            self._steps.append(done.step)
+            self._steps.append(step)
         for warning in heard:  # the step stands, so a filter that makes errors of warnings must not undo it
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-        return done.step
+        return step
+
+    def _judge(self, real: Mapping[Task, Given], model: Mapping[Task, Given], seed: int) -> MonitorStep:
+        """Samples through the coding and the feature map into the chain, its figures against the alarms, then to disk.
+
+        The chain goes on in place; a map that is fitted here is another.
+        """
+        chosen, chain, seen = self._settings, self.chain, self._features()
+        real_, model_, coding = samples.read(real, model, chosen.coding, chosen.drop)
+        rows = samples.admitted(real_, model_, seen.shape_, chain.min_samples)
+        writes: dict[str, Write] = {"state": chain.save}
+        if seen.shape_ is None and (real_ or model_):
+            seen = copy.deepcopy(seen).fit(real_ if chosen.keep_moments and real_ else model_, seed=seed)
+            writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
+        report = chain.step(*({task: seen.codes(x).double() for task, x in side.items()} for side in rows), seed=seed)
+        copied = samples.copies(*rows)
+        if copied:
+            text = f"{copied} model samples of step {report.step} equal a real one; generated samples are kept."
+            warnings.warn(text, VestigeWarning, stacklevel=3)
+        told = fired(chosen.alarms, [*(step.report for step in self._steps), report])
+        counts = [tuple((task, len(x)) for task, x in side.items()) for side in rows]
+        step = MonitorStep(report, told, seed, settings.now(), counts[0], counts[1], copied)
+        chosen = replace(chosen, coding=coding)
+        self._parts = self._folder.commit(report.step, chosen, self._parts, step, writes)
+        self._settings, self._map = chosen, seen
+        return step
 
     def _catch_up(self) -> None:
         """Take over what other processes have done to the folder."""
-        head = self._folder.read_head()
-        last = head["parts"]["state"]
+        self._settings, self._parts = self._folder.read_head()
+        last = self._parts["state"]
         if last != len(self._steps) or (self._chain is not None and self._chain.steps != last):
             self._chain = self._map = None
         del self._steps[last:]
-        for number in range(len(self._steps) + 1, last + 1):
-            try:
-                self._steps.append(Step.from_json(self._folder.read_step(number)))
-            except (KeyError, TypeError) as error:
-                path = self._folder.step_file(number)
-                raise StoreError(f"{path} does not hold a step that this version can read: {error}.") from None
-        self._head = head
+        self._steps += [self._folder.read_step(number) for number in range(len(self._steps) + 1, last + 1)]
 
     @property
     def chain(self) -> Chain:
@@ -187,9 +209,9 @@ class Monitor:
 
     def _features(self) -> FeatureMap:
         if self._map is None:
-            fitted = self._head["parts"].get("features")
+            fitted = self._parts.get("features")
             if fitted is None:
-                self._map = settings.map_of(self._head["features"])
+                self._map = settings.map_of(self._settings.features)
             else:
                 self._map = features.load(self._folder.part("features", fitted) / FEATURES_FILE)
         return self._map
@@ -213,30 +235,32 @@ class Monitor:
 
     def kept(self) -> pd.DataFrame:
         """A row for each array in the folder: where it stands, its shape, and what it is."""
-        return kept.kept(self.chain, self._features(), self.keep_moments)
+        return inventory(self.chain, self._features(), self.keep_moments)
 
     def report(self, path: str | Path, names: Iterable[str] | None = None) -> Path:
         """Write the history to `path` (.html): curves, matrix, alarms, verdicts, what is kept. Opens from disk."""
         from vestige.monitor.page import page  # matplotlib is loaded for this alone
 
-        self._begun("Monitor.report")
-        return page(self, None if names is None else list(names)).save(path)
+        steps = self._begun("Monitor.report")
+        shown = history.asked(steps, names, "Monitor.report")
+        title = f"Monitor of {self.folder.resolve().name}"
+        return page(title, str(self), steps, shown, self.thresholds, self.kept(), self.keep_moments).save(path)
 
     def __str__(self) -> str:
         if not self._steps:
             return "No step has been taken yet."
-        n, rings = len(self.tasks), len(self.alarms)
+        n, k = len(self.tasks), len(self.alarms)
         head = f"Step {self.steps}, {n} task{'s' * (n > 1)}: "
-        if not rings:
-            return head + ("no alarm rings." if self.thresholds else "no alarm was set.")
-        whom = ", ".join(dict.fromkeys(repr(ring.task) for ring in self.alarms))
-        return head + f"{rings} alarm{'s ring' if rings > 1 else ' rings'}, for task {whom}."
+        if not k:
+            return head + ("no alarm fires." if self.thresholds else "no alarm was set.")
+        whom = ", ".join(dict.fromkeys(repr(alarm.task) for alarm in self.alarms))
+        return head + f"{k} alarm{'s fire' if k > 1 else ' fires'}, for task {whom}."
 
-    def _asked(self, name: str, owner: str) -> tuple[list[Step], str]:
+    def _asked(self, name: str, owner: str) -> tuple[list[MonitorStep], str]:
         steps = self._begun(owner)
         return steps, history.asked(steps, [name], owner)[0]
 
-    def _begun(self, owner: str) -> list[Step]:
+    def _begun(self, owner: str) -> list[MonitorStep]:
         if not self._steps:
             raise NotFitted(f"{owner} was called before the first step.")
         return self._steps

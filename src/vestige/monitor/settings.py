@@ -1,4 +1,4 @@
-"""What a monitor is made of: a chain that has not begun, a feature map, alarms; and the head that records them."""
+"""What a monitor is made of: a chain that has not begun, a feature map, alarms; and the settings that are recorded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from vestige import features
@@ -13,9 +14,22 @@ from vestige.chains import Chain
 from vestige.core import checks
 from vestige.features import FeatureMap
 from vestige.monitor.alarms import DEFAULT, Alarm
+from vestige.monitor.table_coding import TableCoding
 from vestige.ratios.divergences import get as divergence
 
 OWNER = "Monitor.create"
+
+
+@dataclass(frozen=True)
+class MonitorSettings:
+    """What was chosen when the monitor was made, and the coding of tables, which its first step makes."""
+
+    created: str
+    features: Mapping[str, Any]  # the configuration of the map
+    alarms: tuple[Alarm, ...]
+    keep_moments: bool
+    drop: tuple[str, ...]  # columns of tables
+    coding: TableCoding | None = None
 
 
 def chain_of(given: Chain | Mapping[str, Any] | None, *, keep_moments: bool) -> Chain:
@@ -47,18 +61,6 @@ def alarms_of(given: Iterable[Alarm] | None, names: Sequence[str]) -> list[Alarm
     for alarm in alarms:
         checks.one_of(alarm.divergence, names, "alarms", OWNER)
     return alarms
-
-
-def head_of(seen: FeatureMap, alarms: Iterable[Alarm], *, keep_moments: bool, drop: Sequence[str]) -> dict[str, Any]:
-    """The settings as plain JSON."""
-    return {
-        "created": now(),
-        "features": seen.config(),
-        "thresholds": [alarm.to_json() for alarm in alarms],
-        "keep_moments": keep_moments,
-        "drop": list(drop),
-        "coding": None,  # of tables; made at the first step
-    }
 
 
 def now() -> str:

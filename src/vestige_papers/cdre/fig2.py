@@ -180,7 +180,8 @@ def _averages(chain: Chain) -> DriftReading:
     rows = table[table["task"] == "average"].set_index("divergence")
     value, low, high = (rows[column].astype(float).to_dict() for column in ("value", "low", "high"))
     found = {name: (value[name], low[name], high[name]) for name in NAMES}
-    return DriftReading(found, str(rows["verdict"].to_dict()["kl"]))
+    said, why = (str(rows[column].to_dict()["kl"]) for column in ("verdict", "reason"))
+    return DriftReading(found, f"{said}: {why}" if why else said)
 
 
 def _gaussian(x: Tensor) -> Gaussian:

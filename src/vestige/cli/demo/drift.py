@@ -109,7 +109,7 @@ class Drift:
     low: Float[Tensor, "t t"]
     high: Float[Tensor, "t t"]
     truth: Float[Tensor, "t t"]
-    verdicts: dict[str, int]  # how often each was given, by its first words
+    verdicts: dict[str, int]  # how often each was given
     pictures: Float[Tensor, "3 t d"]  # real, when learnt, at the end: one of each digit
 
     @property
@@ -155,8 +155,7 @@ def follow(data: DataSet, config: DriftConfig, *, seed: int, on_step: Callable[[
             for own in step.report.tasks:
                 found, j = own.estimates[DIVERGENCE], int(own.task)
                 value[t, j], low[t, j], high[t, j] = found.value, found.low, found.high
-                word = own.verdict(DIVERGENCE).partition(":")[0]
-                verdicts[word] = verdicts.get(word, 0) + 1
+                verdicts[found.verdict] = verdicts.get(found.verdict, 0) + 1
             known = Chain(**options).step(
                 real={j: seen.codes(kept[j]).double() for j in range(t + 1)},
                 model={j: seen.codes(x).double() for j, x in samples.items()},

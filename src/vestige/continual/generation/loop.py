@@ -87,10 +87,8 @@ class Found:
         for j, own in reports.items():
             for name, estimate in own.estimates.items():
                 self.matrices[name][t, j] = estimate.value
-            said = [own.verdict(name) for name in own.estimates]
-            self.details["verdicts"][f"{t},{j}"] = min(said, key=lambda v: not v.startswith("refused")).partition(":")[
-                0
-            ]
+            worst = min(own.estimates.values(), key=lambda e: e.known)
+            self.details["verdicts"][f"{t},{j}"] = worst.verdict
 
 
 def spread_over(outputs: Sequence[int], n: int) -> Int64[Tensor, " n"]:
@@ -146,7 +144,7 @@ def run(
 
         wall, cpu = time.perf_counter(), time.process_time()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VestigeWarning)  # collapse and doubts are kept in the details
+            warnings.simplefilter("ignore", VestigeWarning)  # collapse and verdicts are kept in the details
             try:
                 generator.fit(task.x, task.y, seed=rng.child_seed(seed, "fit", t), tell=training)
             except NotEstimable as error:

@@ -108,7 +108,7 @@ class Follower:
         drawn = {c: generator.sample(self.samples, c, seed=rng.child_seed(seed, "follow", c)) for c in seen}
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", VestigeWarning)  # what the chain doubts stands in its report
+                warnings.simplefilter("ignore", VestigeWarning)  # verdicts stand in the report
                 report = on_cpu(self.chain.step)(
                     {c: eye.code(data[c], self.blur, rng.fork(seed, "real", c)).cpu() for c in new},
                     {c: seen[c].code(x, self.blur, rng.fork(seed, "model", c)).cpu() for c, x in drawn.items()},

@@ -12,8 +12,7 @@ since 1970, text that is nearly unique is left out; columns go by name.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +31,7 @@ LEFT_OUT = "left out"
 
 
 @dataclass(frozen=True)
-class Code:
+class ColumnCoding:
     """How one column becomes numbers."""
 
     name: str
@@ -43,13 +42,13 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Coding:
+class TableCoding:
     """How a table becomes numbers."""
 
-    columns: tuple[Code, ...]
+    columns: tuple[ColumnCoding, ...]
 
     @classmethod
-    def of(cls, model: Sequence[pa.Table], real: Sequence[pa.Table], drop: Sequence[str] = ()) -> Coding:
+    def of(cls, model: Sequence[pa.Table], real: Sequence[pa.Table], drop: Sequence[str] = ()) -> TableCoding:
         """The coding that the model's tables ask for."""
         names = model[0].column_names
         for name in drop:
@@ -57,7 +56,7 @@ class Coding:
                 raise InputError(f"The 'drop' of Monitor must name columns of the tables. Got '{name}' instead.")
         for table in (*model, *real):
             _same_columns(names, table)
-        codes = [Code(name, LEFT_OUT) if name in drop else _code(name, model, real) for name in names]
+        codes = [ColumnCoding(name, LEFT_OUT) if name in drop else _code(name, model, real) for name in names]
         if all(code.kind == LEFT_OUT for code in codes):
             raise InputError("The columns of the tables must leave something to compare. Got none instead.")
         return cls(tuple(codes))
@@ -67,15 +66,6 @@ class Coding:
         _same_columns([code.name for code in self.columns], table)
         blocks = [_encode(code, table, origin) for code in self.columns if code.kind != LEFT_OUT]
         return torch.from_numpy(np.concatenate(blocks, 1))
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Plain JSON."""
-        return [{**dataclasses.asdict(code), "categories": list(code.categories)} for code in self.columns]
-
-    @classmethod
-    def from_json(cls, columns: Iterable[Mapping[str, Any]]) -> Coding:
-        """The inverse of `to_json`."""
-        return cls(tuple(Code(**{**c, "categories": tuple(c["categories"])}) for c in columns))
 
 
 def _same_columns(names: Sequence[str], table: pa.Table) -> None:
@@ -93,25 +83,25 @@ def _part(name: str, table: pa.Table, origin: str) -> tuple[str, pa.Array]:
     return (kind if kind == "empty" else joint_kind(name, parts, [origin])), parts[0]
 
 
-def _code(name: str, model: Sequence[pa.Table], real: Sequence[pa.Table]) -> Code:
+def _code(name: str, model: Sequence[pa.Table], real: Sequence[pa.Table]) -> ColumnCoding:
     parts = [plain(table.column(name), name, "the model's table") for table in model]
     kind = joint_kind(name, parts, ["the model's table"] * len(parts))
     if all(kind_of(part) == "empty" for part in parts):
-        return Code(name, LEFT_OUT)
+        return ColumnCoding(name, LEFT_OUT)
     missing = any(part.null_count for part in (*parts, *(_part(name, t, "the real table")[1] for t in real)))
     if kind != "text":
         values = np.concatenate([floats(part) for part in parts])
-        return Code(name, kind, fill=float(np.nanmedian(values)), marks_missing=missing)
+        return ColumnCoding(name, kind, fill=float(np.nanmedian(values)), marks_missing=missing)
     words = pa.chunked_array([part.cast(pa.large_string()) for part in parts]).drop_null().combine_chunks()
     counts = pc.value_counts(words)
     pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
     ranked = [word for word, _ in sorted(pairs, key=lambda pair: (-pair[1], pair[0]))]
     if len(ranked) > MAX_CATEGORIES and len(ranked) > ID_SHARE * len(words):
-        return Code(name, LEFT_OUT)
-    return Code(name, kind, categories=tuple(sorted(ranked[:MAX_CATEGORIES])))
+        return ColumnCoding(name, LEFT_OUT)
+    return ColumnCoding(name, kind, categories=tuple(sorted(ranked[:MAX_CATEGORIES])))
 
 
-def _encode(code: Code, table: pa.Table, origin: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _encode(code: ColumnCoding, table: pa.Table, origin: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     kind, part = _part(code.name, table, origin)
     numbers = {"number", "boolean"}
     if kind not in ("empty", code.kind) and not {kind, code.kind} <= numbers:

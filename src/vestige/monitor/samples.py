@@ -24,7 +24,7 @@ from vestige.data import readers as files
 from vestige.data.readers.address import locate
 from vestige.data.readers.tables import read_table
 from vestige.features.rows import admit, numbers, shape_of
-from vestige.monitor.coding import Coding
+from vestige.monitor.table_coding import TableCoding
 
 # An array, a DataFrame (text and missing values allowed), or a file as `vestige compare` takes it.
 Given: TypeAlias = "ArrayLike | os.PathLike[str] | str"
@@ -32,13 +32,13 @@ Arrays: TypeAlias = "dict[Task, Any]"
 
 
 def read(
-    real: Mapping[Task, Given], model: Mapping[Task, Given], coding: Coding | None, drop: Sequence[str]
-) -> tuple[Arrays, Arrays, Coding | None]:
+    real: Mapping[Task, Given], model: Mapping[Task, Given], coding: TableCoding | None, drop: Sequence[str]
+) -> tuple[Arrays, Arrays, TableCoding | None]:
     """Both sides as arrays; tables in the given coding, or in one made here if there is none and there are tables."""
     sides = [{task: _opened(x) for task, x in side.items()} for side in (real, model)]
     tables = [[x for x in side.values() if isinstance(x, pa.Table)] for side in sides]
     if coding is None and tables[1]:
-        coding = Coding.of(tables[1], tables[0], drop)
+        coding = TableCoding.of(tables[1], tables[0], drop)
     elif coding is None and tables[0]:
         raise InputError("The 'model' of Monitor.step must be tables where 'real' is. Got arrays instead.")
     elif coding is None and drop and (real or model):

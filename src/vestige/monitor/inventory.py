@@ -17,7 +17,7 @@ FIGURE = "a single figure of the fit"
 FEATURES = "the feature map"
 
 
-def kept(chain: Chain, seen: FeatureMap, keep_moments: bool) -> pd.DataFrame:
+def inventory(chain: Chain, seen: FeatureMap, keep_moments: bool) -> pd.DataFrame:
     """A row for each array in the folder: where it stands, its shape, and what it is."""
     rows = [("chain", name, shape, _what(name, shape, keep_moments)) for name, shape in chain.kept().items()]
     state = {} if seen.shape_ is None else seen.state_dict()

@@ -10,7 +10,8 @@ from monitor.tiny import CHAIN, contents
 from vestige.core.errors import InputError
 from vestige.data import readers as files
 from vestige.monitor import Monitor
-from vestige.monitor.coding import Coding
+from vestige.monitor.table_coding import TableCoding as Coding
+from vestige.store import decode, encode
 
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 
@@ -39,7 +40,7 @@ def test_numbers_dates_and_booleans_are_coded_as_files_are():
 
 
 def test_one_coding_for_every_table():
-    coding = Coding.from_json(Coding.of([arrow(frame(50, 0))], [arrow(frame(50, 1))]).to_json())
+    coding = decode(Coding, *encode(Coding.of([arrow(frame(50, 0))], [arrow(frame(50, 1))])))
     kinds = {code.name: code.kind for code in coding.columns}
     assert kinds == {"age": "number", "work": "text", "joined": "date", "member": "boolean", "name": "left out"}
     other = frame(40, 2, words=("state", "self"))

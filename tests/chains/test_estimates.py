@@ -1,0 +1,78 @@
+"""Reasons and notes: each appears where it should, and not without its cause; other ways against closed forms."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from vestige.chains.estimates import report_of
+from vestige.chains.report import ChainLimits
+from vestige.chains.strategy import Points, TaskLogRatios
+from vestige.ratios.divergences import Gaussian
+
+P, Q = Gaussian.isotropic(0.0, 1.0, 2), Gaussian.isotropic(0.3, 0.9, 2)
+LIMITS = ChainLimits(gap_least=0.01, gap_most=0.02, ess=0.3, refused_ess=0.05, tail=0.7, apart=2.0)
+
+
+def log_ratio(law, seed, n=5000):
+    x = law.sample(n, generator=torch.Generator().manual_seed(seed))
+    return P.log_prob(x) - Q.log_prob(x)
+
+
+def of_eq4(shrunk=1.0):
+    """A chain that has Eq. 4 alone, its ratio shrunk where the model has samples."""
+    points = Points(log_ratio(P, 0), None, None)
+    return TaskLogRatios(shrunk * log_ratio(Q, 1), None, None, 0.0, 3, 0.0, 0, 0.0, anchored=points, running=points)
+
+
+def of_both(**changes):
+    even = torch.full((5000,), 1 / 5000, dtype=torch.float64)
+    return dataclasses.replace(
+        TaskLogRatios(log_ratio(Q, 1), log_ratio(P, 0), even, 0.0, 2, 0.0, 5000, 5000.0), **changes
+    )
+
+
+def judged(found, limits=LIMITS, names=("kl", "js")):
+    return report_of(found, "a", 1, names, {}, level=0.95, limits=limits)
+
+
+@pytest.mark.parametrize("found", [of_eq4(), of_both()])
+def test_with_the_exact_ratio_there_is_nothing_against_the_value(found):
+    report = judged(found)
+    assert (report.reasons, report.notes) == ((), ())
+    assert report.estimates["js"].verdict == "ok"
+
+
+def test_eq4_is_at_least_where_the_anchor_samples_see_more():
+    report = judged(of_eq4(shrunk=0.5), names=("js",))  # kl need not be among the names
+    assert list(report.estimates) == ["js"]
+    assert report.estimates["js"].verdict == "at least"
+    assert report.estimates["js"].reason.startswith("over the anchor samples the same ratio has a KL of")
+    assert judged(of_eq4(shrunk=0.5), dataclasses.replace(LIMITS, apart=1e9)).reasons == ()
+    both = of_both(log_ratio_q=0.5 * log_ratio(Q, 1), anchored=of_eq4().anchored)
+    assert judged(both).reasons == ()  # nothing is held against a value that rests on both sides for Eq. 4's sake
+
+
+def test_bias_of_the_fit_and_poor_anchors_are_reasons_and_arrivals_are_notes():
+    assert judged(of_both(gap=0.021)).estimates["kl"].reason == "overfitted by 0.021 nats: more samples would help"
+    assert judged(of_both(gap=0.009)).reasons == ()
+    assert judged(of_both(anchors_ess=1000.0)).reasons == ("the anchor samples are worth 1000 of 5000",)
+    arrived = judged(of_both(p_weights=None, anchors_ess=1000.0))
+    assert arrived.reasons == ()
+    assert arrived.notes == ("from the next step on, the anchor samples are worth 1000 of 5000.",)
+    assert judged(of_both(anchors_ess=200.0)).estimates["kl"].verdict == "refused"
+
+
+def test_a_bridge_is_noted():
+    report = judged(of_both(bridged=True))
+    assert report.bridged
+    assert report.reasons[0].startswith("the data and the model hardly overlap")
+    assert "sum over waymarks" in report.notes[0]
+
+
+@pytest.mark.parametrize("found", [of_both(), of_both(p_weights=None)], ids=["anchor samples", "the data itself"])
+def test_the_error_is_that_of_a_flawless_estimator_times_the_slack(found):
+    plain, slack = (judged(found, dataclasses.replace(LIMITS, slack=s)).estimates["js"] for s in (1.0, 1.5))
+    assert slack.value == plain.value
+    assert slack.std_error == pytest.approx(1.5 * plain.std_error)
+    assert slack.high - slack.value == pytest.approx(1.5 * (plain.high - plain.value))
