@@ -103,7 +103,7 @@ def test_a_monitor_of_tables_goes_on_and_keeps_no_word_of_the_data(tmp_path):
         frame(60, 2).to_csv(path, index=False) if name.endswith("csv") else frame(60, 2).to_parquet(path)
         Monitor.open(tmp_path / "m").step(model={"a": path})
     history = Monitor.open(tmp_path / "m").history
-    assert [step.rows["model"]["a"] for step in history] == [60, 60, 60]
+    assert [dict(step.model_rows)["a"] for step in history] == [60, 60, 60]
     everything = b"".join(contents(tmp_path / "m").values())
     assert b"private" in everything  # the model generated it
     for word in (b"SECRETWORD", b"person 0", b"1000.123", b"person"):
