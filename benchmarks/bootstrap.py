@@ -74,8 +74,8 @@ def rows() -> list[Row]:
     once = {"hidden": (HIDDEN,), "held_out": 0.0, "batch": 200, "decay": 0.0}
     estimators = {
         # A cosine from 2e-3 has the mean 1e-3.
-        "same recipe": Logistic(lr=2e-3, steps=STEPS, check_every=STEPS, **once),
-        "same loss": Logistic(lr=1e-2, steps=60, check_every=60, **once),
+        "same recipe": Logistic(learning_rate=2e-3, steps=STEPS, check_every=STEPS, **once),
+        "same loss": Logistic(learning_rate=1e-2, steps=60, check_every=60, **once),
         "default": Logistic(hidden=(HIDDEN,)),
     }
     x_one, w_one = torch.randn(32, 2 * N, 2), torch.randn(32, 2, HIDDEN)

@@ -430,18 +430,18 @@ def test_a_batch_that_was_kept_without_a_copy_is_destroyed():
 
 # Ratio estimators: small settings, where the defaults take long. Each is fitted on 300 rows of two Gaussians.
 ESTIMATORS = {
-    "Bootstrap": lambda: ratios.Bootstrap(ratios.Logistic(kind="linear"), 5),
-    "Bregman": lambda: ratios.Bregman(steps=60),
-    "Bridge": lambda: ratios.Bridge(ratios.Logistic(kind="linear"), waymarks=2),
-    "FGAN": lambda: ratios.FGAN(steps=60),
-    "Forest": lambda: ratios.Forest(trees=30),
-    "KLIEP": lambda: ratios.KLIEP(),
-    "KLIEPNet": lambda: ratios.KLIEPNet(steps=60),
-    "LSIF": lambda: ratios.LSIF(steps=300),
-    "Logistic": lambda: ratios.Logistic(steps=60),
-    "RULSIF": lambda: ratios.RULSIF(),
-    "Stack": lambda: ratios.Stack(max_steps=60, min_steps=1),
-    "ULSIF": lambda: ratios.ULSIF(),
+    "bootstrap": lambda: ratios.Bootstrap(ratios.Logistic(kind="linear"), 5),
+    "bregman": lambda: ratios.Bregman(steps=60),
+    "bridge": lambda: ratios.Bridge(ratios.Logistic(kind="linear"), waymarks=2),
+    "fgan": lambda: ratios.FGAN(steps=60),
+    "forest": lambda: ratios.Forest(trees=30),
+    "kliep": lambda: ratios.KLIEP(),
+    "kliep_net": lambda: ratios.KLIEPNet(steps=60),
+    "lsif": lambda: ratios.LSIF(steps=300),
+    "logistic": lambda: ratios.Logistic(steps=60),
+    "rulsif": lambda: ratios.RULSIF(),
+    "stack": lambda: ratios.Stack(max_steps=60, min_steps=1),
+    "ulsif": lambda: ratios.ULSIF(),
 }
 
 
@@ -489,8 +489,7 @@ class TestRatio:
         loaded = ratios.Ratio.load(path)
         assert type(loaded) is type(ratio)
         assert torch.equal(loaded.log_ratio(x), ratio.log_ratio(x))
-        assert loaded.report_ == store.load(path, "ratio")[0]["report"]
-        assert store.canonical(loaded.config()) == store.canonical(ratio.config())
+        assert codec.encode(loaded)[0] == codec.encode(ratio)[0]
 
     def test_a_row_has_one_value_whatever_else_is_in_the_call(self, name):
         ratio, (p, q) = fitted(name), two_gaussians(seed=1)

@@ -9,7 +9,7 @@ import pytest
 from vestige.cli import main
 from vestige.cli.compare import read_weights
 
-FAST = ["--estimator", "ULSIF", "--pair-rows", "200"]
+FAST = ["--estimator", "ulsif", "--pair-rows", "200"]
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_refusals_stand_in_the_table(tmp_path, arrays, capsys):
     out = capsys.readouterr().out
     assert "The js cannot be estimated from these samples: a simple classifier does better than ULSIF" in out
     assert out.rstrip().splitlines()[-1].startswith("The rows of away.npy differ from those of real.npy (p = 0.002)")
-    found = answer([arrays["real"], str(tmp_path / "away.npy"), "--estimator", "Stack"], capsys)
+    found = answer([arrays["real"], str(tmp_path / "away.npy"), "--estimator", "stack"], capsys)
     assert found["divergences"]["kl"]["value"] is None
     assert "The kl cannot be estimated" in found["divergences"]["kl"]["reason"]
     assert found["divergences"]["js"]["value"] == pytest.approx(0.69, abs=0.02)
@@ -157,7 +157,7 @@ def test_tables_are_standardised_and_arrays_are_not(tmp_path, capsys):
     ("argv", "sentence"),
     [
         (["missing.npy", "missing.npy"], "no such file or folder"),
-        (["REAL", "SAME", "--estimator", "Logistik"], "Did you mean 'Logistic'"),
+        (["REAL", "SAME", "--estimator", "logistik"], "Did you mean 'logistic'"),
         (["REAL", "SAME", "--drop", "a"], "a table for 'drop'"),
         (["REAL", "SAME", "--level", "2"], "'level'"),
     ],

@@ -13,7 +13,7 @@ from vestige.cli.weigh import write
 from vestige.ratios.weights import diagnose
 from vestige.vestiges import Weighing
 
-FAST = ["--estimator", "ULSIF"]
+FAST = ["--estimator", "ulsif"]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_unreliable_weights_are_not_written(tmp_path, pair, capsys):
     assert "unreliable and were not written" in err
     assert "a simple classifier does better than ULSIF" in err
     assert not (tmp_path / "w.npy").exists()
-    assert main([*argv[:-1], "Stack"]) == 1  # which sees the gap, and that weights cannot close it
+    assert main([*argv[:-1], "stack"]) == 1  # which sees the gap, and that weights cannot close it
     assert "tells real from generated with accuracy 1.000" in capsys.readouterr().err
     assert main([*argv, "--anyway"]) == 0
     assert (tmp_path / "w.npy").exists()

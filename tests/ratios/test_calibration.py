@@ -98,7 +98,14 @@ def test_calibration_mends_an_overfit_network():
     p, q = torch.randn(300, 10, generator=g).double(), torch.randn(300, 10, generator=g).double() + 0.3
     x = torch.randn(1000, 10, generator=g).double() + 0.15
     truth = ((x - 0.3).square() - x.square()).sum(1) / 2
-    overfit = {"hidden": (64,), "decay": 0.0, "steps": 250, "check_every": 250, "skip": "none", "lr": 2e-2}
+    overfit = {
+        "hidden": (64,),
+        "weight_decay": 0.0,
+        "steps": 250,
+        "check_every": 250,
+        "skip": "none",
+        "learning_rate": 2e-2,
+    }
     error, reports = {}, {}
     for method in (None, "temperature", "platt"):
         with warnings.catch_warnings():

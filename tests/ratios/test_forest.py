@@ -42,7 +42,7 @@ def test_votes_are_those_of_scikit_learn(grown, monkeypatch, cells):
     ratio = Forest(trees=17, min_samples_leaf=2).fit(p, q)
     x = torch.cat([p, 3 * q])
     expected = grown[0].predict_proba(x.float().numpy())[:, 1]
-    found = module.mean_share(ratio._trees, x)
+    found = module.mean_share(ratio.trees_, x)
     np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-14)
     shares = torch.from_numpy(expected).clamp(0.01, 0.99)
     slope, offset = ratio.report_["calibration"].values()
@@ -51,7 +51,7 @@ def test_votes_are_those_of_scikit_learn(grown, monkeypatch, cells):
 
 def test_features_are_compared_in_single_precision_with_double_thresholds(grown):
     p, q = gaussians(60, 60, d=1)
-    trees = Forest(trees=30).fit(p, q)._trees
+    trees = Forest(trees=30).fit(p, q).trees_
     inner = trees["threshold"][trees["left"] != trees["right"]]
     near = torch.cat([inner, inner.float().double(), torch.nextafter(inner, inner + 1)])[:, None]
     expected = grown[0].predict_proba(near.float().numpy())[:, 1]
@@ -73,7 +73,7 @@ def test_held_out_values_are_out_of_bag(grown):
     ratio = Forest(trees=7, min_samples_leaf=2, clip=clip)
     with pytest.warns(VestigeWarning, match="in the bag of every tree"):
         ratio.fit(p, q)
-    trees, never, raw = {k: v.tolist() for k, v in ratio._trees.items()}, 0, []
+    trees, never, raw = {k: v.tolist() for k, v in ratio.trees_.items()}, 0, []
     for i, row in enumerate(torch.cat([p, q]).float()):
         votes = []
         for t, drawn in enumerate(grown[0].estimators_samples_):
@@ -152,7 +152,7 @@ def test_rows_without_weight_leave_no_trace():
     far = torch.cat([p, p + 20])
     weights = torch.cat([torch.ones(200), torch.zeros(200)])
     with_far, without = Forest(trees=60).fit(far, q, p_weights=weights), Forest(trees=60).fit(p, q)
-    assert float(with_far._trees["threshold"].max()) < float(p.max())
+    assert float(with_far.trees_["threshold"].max()) < float(p.max())
     x = rows(500, 2, 9)
     assert float((with_far.log_ratio(x) - without.log_ratio(x)).abs().mean()) < 0.25
 
@@ -209,13 +209,13 @@ def test_a_state_that_lacks_a_table_is_named_and_a_loaded_one_has_no_rows(tmp_pa
     p, q = gaussians(60, 50)
     ratio = Forest(trees=20).fit(p, q)
     state = ratio.state_dict()
-    del state["threshold"]
+    del state["trees_.threshold"]
     with pytest.raises(StoreError, match="threshold"):
         Forest(trees=20).load_state_dict(state)
     loaded = Ratio.load(ratio.save(tmp_path / "ratio.json"))
     assert torch.equal(loaded.log_ratio(q), ratio.log_ratio(q))
     assert not hasattr(loaded, "held_out_p_")
-    assert not torch.isin(ratio.state_dict()["threshold"].float(), torch.cat([p, q]).float()).any()
+    assert not torch.isin(ratio.state_dict()["trees_.threshold"].float(), torch.cat([p, q]).float()).any()
     assert not torch.equal(Forest(trees=20).fit(p, q, seed=1).log_ratio(q), ratio.log_ratio(q))
 
 

@@ -113,7 +113,7 @@ def test_a_net_follows_weights():
     p, q = normal(1500, 1, seed=1), 12 * torch.rand(3000, 1, generator=torch.Generator().manual_seed(2)).double() - 6
     weights = torch.exp(-(q[:, 0] - 0.8).square() / 2)
     x = normal(1000, 1, 0.4, seed=3)
-    ratio = Logistic(**FAST | {"batch": 400}).fit(p, q, q_weights=weights)
+    ratio = Logistic(**FAST | {"batch_size": 400}).fit(p, q, q_weights=weights)
     assert float((ratio.log_ratio(x) - truth(x, 0.0, 1.0, 0.8, 1.0)).square().mean()) < 0.05  # variance 0.64
 
 
@@ -157,7 +157,7 @@ def test_calibration_has_rows_that_neither_training_nor_early_stopping_sees(monk
     spy(nets, "train")
     spy(logistic, "calibrate")
     p, q = normal(60, 1, 0.0, seed=1), normal(60, 1, 1.0, seed=2)
-    monkeypatch.setattr(Logistic, "_two_fold", lambda self, *rows: {})
+    monkeypatch.setattr(logistic, "two_fold", lambda method, p, q, *weights: (p, q))
     ratio = Logistic(calibration="platt", **FAST).fit(p, q)
     member = seen["prepare"][1]
     train_rows, stop_rows, aside = member.p_rows
@@ -203,7 +203,7 @@ def test_dead_and_constant_features_change_nothing():
     [
         ({"kind": "nets"}, UnknownName, "Did you mean 'net'"),
         ({"balance": "none"}, UnknownName, "'balance' of Logistic"),
-        ({"calibration": "isotonic"}, InputError, "ratios of zero and infinity"),
+        ({"calibration": "isotonic"}, UnknownName, "'calibration' of Logistic"),
         ({"calibration": "plat"}, UnknownName, "Did you mean 'platt'"),
         ({"ridge": -1.0}, InputError, "'ridge' of Logistic"),
     ],

@@ -85,7 +85,8 @@ def test_an_epoch_of_equal_weights_is_a_permutation_and_of_unequal_ones_follows_
 
 
 def budget(**changes):
-    plain = {"lr": 0.05, "decay": 0.0, "batch": 100, "steps": 40, "epochs": 1, "check_every": 5, "patience": 2}
+    plain = {"learning_rate": 0.05, "weight_decay": 0.0, "batch_size": 100, "steps": 40, "epochs": 1}
+    plain |= {"check_every": 5, "patience": 2}
     return Budget(**(plain | {"tolerance": 5e-3, "gradient_clip": None} | changes))
 
 
@@ -121,7 +122,7 @@ def test_members_do_not_touch_each_other():
         nets = [BatchedMLP(1, (2, 8, 1), generator=torch.Generator().manual_seed(i)) for i in chosen]
         net = BatchedMLP.stack(nets)
         p, q = Side(x[chosen] + shift[chosen], w[chosen]), Side(x[chosen], w[chosen])
-        outcome = train(net, p, q, q, p, losses.logistic, budget(batch=8, gradient_clip=0.05), chosen)
+        outcome = train(net, p, q, q, p, losses.logistic, budget(batch_size=8, gradient_clip=0.05), chosen)
         return net, outcome
 
     together, outcome = run([0, 1, 2])
@@ -183,7 +184,7 @@ def test_without_held_out_rows_every_row_trains_and_the_training_loss_decides():
 
 def test_a_fit_that_stops_short_says_so():
     p, q = normal(400, 1, 0.0, seed=1), normal(400, 1, 2.0, seed=2)
-    ratio = KLIEPNet(hidden=(8,), steps=10, epochs=1, check_every=1, lr=1e-3)
+    ratio = KLIEPNet(hidden=(8,), steps=10, epochs=1, check_every=1, learning_rate=1e-3)
     with pytest.warns(VestigeWarning, match="did not converge"):
         ratio.fit(p, q)
     assert ratio.report_["converged"] is False
@@ -213,7 +214,7 @@ def test_rows_have_one_value_whatever_else_is_in_the_call(monkeypatch):
         ({"hidden": (0,)}, "'hidden' of KLIEPNet must be at least 1"),
         ({"activation": "rleu"}, "Did you mean 'relu'"),
         ({"skip": "all"}, "'skip' of KLIEPNet"),
-        ({"lr": 0.0}, "'lr' of KLIEPNet"),
+        ({"learning_rate": 0.0}, "'learning_rate' of KLIEPNet"),
         ({"held_out": 0.9}, "'held_out' of KLIEPNet"),
         ({"clip": -1.0}, "'clip' of KLIEPNet"),
         ({"steps": 0}, "'steps' of KLIEPNet"),

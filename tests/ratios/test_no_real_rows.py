@@ -12,7 +12,7 @@ from vestige.ratios import RATIOS
 
 D = 3
 # Estimators that must be given another; all the rest are made with their defaults.
-GIVEN = {"Bootstrap": lambda: RATIOS["Bootstrap"](RATIOS["ULSIF"](), 3)}
+GIVEN = {"bootstrap": lambda: RATIOS["bootstrap"](RATIOS["ulsif"](), 3)}
 
 
 def draw(n, seed):

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from vestige.core.errors import InputError, NotFitted, VestigeWarning
+from vestige import store
+from vestige.core.errors import InputError, NotFitted, StoreError, VestigeWarning
 from vestige.ratios import Ratio
 from vestige.ratios.stack.stack import Stack
 
@@ -111,12 +112,19 @@ def test_save_and_load(tmp_path):
     assert warm.report_["steps"] == 20
 
 
+def test_a_ratio_of_the_first_edition_is_refused_with_what_to_do(tmp_path):
+    path = store.save(tmp_path / "old.json", "ratio", {"config": {"estimator": "Stack"}, "report": {}}, {})
+    with pytest.raises(StoreError, match=r"written by vestige 0\.1\.0: read it with that, or fit and save"):
+        Ratio.load(path)
+
+
 def test_warm_start_keeps_coordinates_and_folds_and_is_shorter():
     anchor = gaussian(3000)
     before = Stack(min_steps=50).fit(anchor, gaussian(3000, mean=0.45, scale=0.55, seed=1), seed=3)
     after = Stack(min_steps=50).fit_from(before, anchor, gaussian(3000, mean=0.5, scale=0.5, seed=2), seed=9)
     assert after.report_["steps"] < before.report_["steps"]
-    for key in ("shift", "scale", "centres", "fold_seed"):
+    assert after.fold_seed_ == before.fold_seed_
+    for key in ("features_.standardise.shift", "features_.standardise.scale", "features_.centres"):
         assert torch.equal(after.state_dict()[key], before.state_dict()[key]), key
     true = 2 * (math.log(0.5) + 1.25 / 0.5 - 0.5)
     assert float(after.held_out_p_.mean()) == pytest.approx(true, rel=0.1)
@@ -128,7 +136,7 @@ def test_a_warm_start_keeps_the_share_of_the_networks_that_was_asked():
     for keep in (0.0, 1.0):
         first = Stack(keep=keep, **options).fit(p, q, seed=3)
         states[keep] = Stack(keep=keep, **options).fit_from(first, p, q, seed=3).state_dict()
-    for key in (key for key in first.state_dict() if key.startswith("joint.")):  # coordinates and folds are the same
+    for key in (key for key in first.state_dict() if key.startswith("nets_.")):  # coordinates and folds are the same
         assert torch.equal(states[0.0][key], first.state_dict()[key]), key
         assert not torch.equal(states[1.0][key], first.state_dict()[key]), key
 

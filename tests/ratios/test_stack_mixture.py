@@ -8,6 +8,7 @@ from torch.distributions import Normal
 
 from vestige.ratios.stack.mixture import Pairs, fit_mixture
 from vestige.ratios.stack.stack import Stack
+from vestige.store.codec import decode, encode
 
 
 def draw(n, d, seed, mean=0.0, scale=1.0):
@@ -41,6 +42,18 @@ def test_em_is_that_of_scikit_learn():
     torch.testing.assert_close(ours.log_prob(z), scored, atol=1e-2, rtol=0)  # shares have a pseudo-row each
 
 
+def test_variances_are_drawn_to_the_pooled_one_by_pseudo_rows():
+    z = torch.cat([draw(60, 2, 7, scale=0.2), draw(100, 2, 8, mean=9.0, scale=2.0), draw(5, 2, 9, mean=-9.0)])
+    start = torch.tensor([[0.0, 0.0], [9.0, 9.0], [-9.0, -9.0]], dtype=torch.float64)
+    for prior in (0.0, 10.0, 1e9):
+        found = fit_mixture(z, torch.ones(165, dtype=torch.float64), start, iterations=1, prior=prior)
+        parts = [(z[:60], z[:60].mean(0)), (z[60:160], z[60:160].mean(0)), (z[160:], start[2])]  # 5 rows are too few
+        around = [(x - mean).square().sum(0) for x, mean in parts]
+        pooled = sum(around) / 165
+        expected = [(around[k] + prior * pooled) / (len(parts[k][0]) + prior) for k in (0, 1)]
+        torch.testing.assert_close(found.variance, torch.stack([*expected, pooled]))
+
+
 def test_no_component_closes_in_on_few_rows():
     z = draw(500, 2, 2)
     z[0] = torch.tensor([40.0, 40.0], dtype=torch.float64)  # a row that would have a component to itself
@@ -60,9 +73,8 @@ def test_pairs_find_the_log_ratio_of_two_mixtures_and_survive_storage():
     assert one.shape == many.shape == (2, 2000)
     truth = 5 * (math.log(0.8) + (1 + 0.3**2) / (2 * 0.8**2) - 0.5)  # modes do not overlap
     assert abs(float(many.mean()) - truth) < 0.1 < abs(float(one.mean()) - truth)
-    back = Pairs.from_state(pairs.state())
+    back = decode(Pairs, *encode(pairs))
     assert torch.equal(back.log_ratio(p)[1], many)
-    assert Pairs.from_state({}) is None
 
 
 def test_they_join_the_stack_in_many_dimensions_alone_and_help_there():
@@ -72,7 +84,8 @@ def test_they_join_the_stack_in_many_dimensions_alone_and_help_there():
     assert len(losses) == 6
     assert min(losses[4:]) < min(losses[:4])  # a Gaussian a side is the truth, and needs few rows
     private = Stack(min_steps=50, epochs=1, gap_warning=math.inf, standardise="model").fit(p, q)
-    assert not any(key.startswith("mixture") for key in private.state_dict())
+    assert private.pairs_ is None
+    assert stack.pairs_ is not None
     flat = Stack(min_steps=20, epochs=1).fit(p[:, :2], q[:, :2])
     assert len(flat.report_["held_out_loss_of_models"]) == 4
     warm = Stack(min_steps=50, epochs=1, gap_warning=math.inf)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from vestige.ratios.stack.nets import JointNets, Schedule, systematic, train, write_gradient
+from vestige.ratios.stack.nets import JointNets, StackSchedule, systematic, train, write_gradient
 
 
 def nets(members=4, m=6, d=2, seed=0, zero=False):
@@ -58,7 +58,7 @@ def test_rows_of_weight_zero_never_reach_a_fold():
     weights[0, 7] = weights[0, 33] = 0
     other = phi.clone()
     other[[7, 33]] = 100.0
-    schedule = Schedule(steps=20, batch=8, rate=0.01, warm_up=0.1, average=0.9, decays=(0.0, 1.0))
+    schedule = StackSchedule(steps=20, batch_size=8, learning_rate=0.01, warm_up=0.1, average=0.9, decays=(0.0, 1.0))
     results = []
     for data in (phi, other):
         made = nets(zero=True)
@@ -72,7 +72,7 @@ def test_rows_of_weight_zero_never_reach_a_fold():
 def test_one_step_is_adam_with_decoupled_decay_on_the_last_layer_alone():
     phi = torch.randn(20, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     weights = torch.full((2, 20), 0.1, dtype=torch.float64)
-    schedule = Schedule(steps=1, batch=10, rate=0.01, warm_up=0.0, average=0.0, decays=(0.0, 3.0))
+    schedule = StackSchedule(steps=1, batch_size=10, learning_rate=0.01, warm_up=0.0, average=0.0, decays=(0.0, 3.0))
     made = nets()
     before = [t.clone() for t in made.tensors()]
     train(made, phi, 10, weights, schedule, generator=torch.Generator().manual_seed(4))
@@ -95,7 +95,7 @@ def test_the_schedule_bounds_the_way():
     phi = torch.ones(20, 6, dtype=torch.float64)
     weights = torch.full((2, 20), 0.1, dtype=torch.float64)
     phi[:10] *= 2
-    schedule = Schedule(steps=2, batch=10, rate=0.01, warm_up=1.0, average=0.0, decays=(0.0, 0.0))
+    schedule = StackSchedule(steps=2, batch_size=10, learning_rate=0.01, warm_up=1.0, average=0.0, decays=(0.0, 0.0))
     made = nets(zero=True)
     train(made, phi, 10, weights, schedule, generator=torch.Generator().manual_seed(4))
     assert 0.009 < float(made.linear.abs().max()) < 0.0105
@@ -107,7 +107,9 @@ def test_training_recovers_a_linear_log_ratio():
     z[:2000] += 1.0
     phi = torch.cat([torch.ones_like(z), z, z.square()], 1)
     made = JointNets.zero(4, 3, [1, 8, 8, 1], generator=g)
-    schedule = Schedule(steps=300, batch=200, rate=0.03, warm_up=0.1, average=0.98, decays=(0.01, 5.0))
+    schedule = StackSchedule(
+        steps=300, batch_size=200, learning_rate=0.03, warm_up=0.1, average=0.98, decays=(0.01, 5.0)
+    )
     train(made, phi, 2000, torch.full((2, 4000), 1 / 2000).double(), schedule, generator=g)
     grid = torch.linspace(-1, 2, 7, dtype=torch.float64)[:, None]
     got = made.predict(torch.cat([torch.ones_like(grid), grid, grid.square()], 1))
@@ -116,6 +118,6 @@ def test_training_recovers_a_linear_log_ratio():
 
 @pytest.mark.parametrize("step", [0, 4, 9, 50, 99])
 def test_rate_warms_up_and_falls_by_cosine(step):
-    schedule = Schedule(steps=100, batch=1, rate=2.0, warm_up=0.1, average=0.9, decays=(0.0,))
+    schedule = StackSchedule(steps=100, batch_size=1, learning_rate=2.0, warm_up=0.1, average=0.9, decays=(0.0,))
     expected = 2.0 * min(1.0, (step + 1) / 10) * (1 + math.cos(math.pi * step / 100)) / 2
     assert schedule.rate_at(step) == pytest.approx(expected)

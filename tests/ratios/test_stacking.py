@@ -2,7 +2,7 @@
 
 import torch
 
-from vestige.ratios.stack.stacking import assign_folds, combine, held_out_of
+from vestige.ratios.stack.stack import assign_folds, combine, held_out_of
 
 
 def test_folds_are_even_among_rows_that_count():

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 
@@ -7,11 +8,12 @@ import pytest
 import torch
 
 from vestige.core.errors import InputError, NotEstimable
+from vestige.core.estimate import Estimate
 from vestige.core.plain import plain
 from vestige.ratios.divergences import Gaussian, estimate, gaussian_divergence
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.weights import diagnose
-from vestige.vestiges import STEPS, compare
+from vestige.vestiges import STEPS, HeldOut, compare, two_sets
 from vestige.vestiges.conclusion import conclude
 
 QUADRATIC = Logistic(kind="quadratic")
@@ -64,6 +66,44 @@ def test_far_apart_is_refused_in_words_and_not_printed():
     assert "almost entirely" in found.conclusion
     assert "weights cannot correct it" in found.conclusion
     assert found.diagnosis.verdict == "unreliable"
+
+
+def with_means(fake, real):
+    """Held-out log-ratios with these means of r over fake and of 1/r over real rows."""
+    noise = torch.randn(4000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / 4
+    noise -= noise.exp().mean().log()
+    return HeldOut(-noise - math.log(real), noise + math.log(fake), None, {}, (), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "ruled_by"),
+    [
+        ("kl", {"fake"}),
+        ("pearson_chi2", {"fake"}),
+        ("reverse_kl", {"real"}),
+        ("neyman_chi2", {"real"}),
+        ("jeffreys", {"fake", "real"}),
+        ("js", set()),
+    ],
+)
+def test_an_unbounded_divergence_needs_the_mean_ratio_of_the_side_that_rules_it(name, ruled_by):
+    """KL(p || q) grows where p has rows and q hardly any, which E_q[r] tells; the reverse one by E_p[1/r]."""
+    assert two_sets._divergences(with_means(1.0, 1.0), None, 0.95)[name].known
+    for off in (0.4, 2.5):
+        for side in ("fake", "real"):
+            found = two_sets._divergences(with_means(**({"fake": 1.0, "real": 1.0} | {side: off})), None, 0.95)[name]
+            assert found.known == (side not in ruled_by)
+            assert found.known or f"{side} rows are too rare" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("gap", "kl", "warns"),
+    [(0.09, 0.1, False), (0.11, 0.1, True), (0.3, 2.0, False), (0.41, 2.0, True), (0.11, None, True)],
+)
+def test_a_gap_is_warned_of_from_a_tenth_of_a_nat_and_a_fifth_of_the_kl(gap, kl, warns):
+    held = dataclasses.replace(with_means(1.0, 1.0), report={"gap": gap})
+    value = Estimate.refused("No.", name="kl") if kl is None else Estimate.normal(kl, 0.01, name="kl")
+    assert bool(two_sets._gap_warning(held, value)) == warns
 
 
 def test_constant_features_are_left_out_and_said_so():

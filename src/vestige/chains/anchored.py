@@ -21,12 +21,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.chains.anchor_samples import AnchorSamples, balance_to
-from vestige.chains.cross_fit import FittedRatio, HeldOutFit
-from vestige.chains.step_ratio import ESTIMATORS, bridged, fit_step, packed, unpacked
+from vestige.chains.step_ratio import ESTIMATORS, FittedRatio, bridged, fit_step, packed, unpacked
 from vestige.chains.strategy import Points, Strategy, TaskLogRatios, scalar, under
 from vestige.core import checks, rng
 from vestige.core.checks import declared, option
 from vestige.ratios import Stack
+from vestige.ratios.cross_fit import HeldOutFit
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,10 +226,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
         state = {}
         for task in sorted({int(key.split(".")[0]) for key in tensors}):
             own = under(f"{task}.", tensors)
-            ratios = [
-                unpacked(under(f"ratio.{i}.", own), self.stack(), self.estimator, self.waymarks)
-                for i in range(int(own["ratios"]))
-            ]
+            ratios = [unpacked(under(f"ratio.{i}.", own)) for i in range(int(own["ratios"]))]
             numbers = float(own["inherited"]), float(own["gap"])
             anchors = AnchorSamples(own["samples"], own["weights"], own["log_ratio"], *numbers)
             keys = int(own["keys"])

@@ -2,7 +2,7 @@
 
 A classifier that separates two sets without error cannot say how far apart they are. Where the held-out KL(p || q) of
 the first fit exceeds `bridge_above` nats, the step is fitted again as a cross-fitted `Bridge` over waymarks, and the
-report says so. Other estimators are cross-fitted and calibrated (see `cross_fit`); a `Stack` cross-fits by itself.
+report says so. Other estimators are cross-fitted and calibrated (`ratios.cross_fit`); a `Stack` does so by itself.
 
 Each jump of the bridge is a small network with a quadratic skip, not the quadratic that is `Bridge`'s default: a step
 need not be Gaussian. KL at n = 10000, fresh rows: N(0, I) against N(1, 0.6^2 I), 10-d, 17.67 nats: stack 12.3, bridge
@@ -17,10 +17,14 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.chains.cross_fit import CrossFit, FittedRatio, HeldOutFit, cross_fit
 from vestige.core import checks
 from vestige.core.numerics import weighted_mean
 from vestige.ratios import FGAN, LSIF, ULSIF, Bridge, KLIEPNet, Logistic, Ratio, Stack
+from vestige.ratios.base import known_ratios
+from vestige.ratios.cross_fit import CrossFit, HeldOutFit, cross_fit
+from vestige.store.codec import from_tensors, to_tensors
+
+FittedRatio = Stack | CrossFit
 
 # What may learn a step, by name; None is the stack itself.
 ESTIMATORS: dict[str, Ratio | None] = {
@@ -75,15 +79,10 @@ def fit_step(
 
 def packed(ratio: FittedRatio) -> dict[str, Tensor]:
     """As tensors by name."""
-    if isinstance(ratio, Stack):
-        return ratio.state_dict()
-    kind = "bridge." if bridged(ratio) else "other."
-    return {kind + key: value for key, value in ratio.state().items()}
+    return to_tensors(ratio)
 
 
-def unpacked(state: dict[str, Tensor], stack: Stack, estimator: str, waymarks: int) -> FittedRatio:
+def unpacked(state: dict[str, Tensor]) -> FittedRatio:
     """The inverse of `packed`."""
-    for kind, base in (("bridge.", Bridge(JUMP, waymarks)), ("other.", ESTIMATORS[estimator])):
-        if f"{kind}slope" in state and base is not None:
-            return CrossFit.from_state(base, {key.removeprefix(kind): value for key, value in state.items()})
-    return stack.load_state_dict(state)
+    read: FittedRatio = from_tensors(FittedRatio, state, classes=known_ratios())
+    return read

@@ -55,7 +55,7 @@ class TransitionRatio:
         self.sees = checks.one_of(sees, SEES, "sees", owner)
         self.rows = checks.whole(rows, "rows", owner, low=10)  # fitted on at most so many
         self.cut = checks.number(cut, "cut", owner, low=0, high=0.5, open_high=True)
-        self.ratio = Logistic(hidden=hidden, skip="quadratic", calibration="platt", lr=3e-3, epochs=epochs)
+        self.ratio = Logistic(hidden=hidden, skip="quadratic", calibration="platt", learning_rate=3e-3, epochs=epochs)
         self.dynamics_: Dynamics | None = None
         self.limits_: Float[Tensor, "2 c"] | None = None  # of the log-ratio, by classifier
         self.report_: dict[str, Any] = {}

@@ -1,27 +1,27 @@
 """The contract of every ratio estimator: r = p / q, `p` the numerator (real data), `q` the denominator (model).
 
-An estimator is a dataclass: its fields are its configuration, `fit` learns, and what was learnt ends in `_`. A
-subclass writes `_fit`, `_log_ratio`, `_state` and `_load_state`; checks, kinds of arrays, saving and loading are done
-here, once. Nothing that an estimator stores may be a row of `p`; what it keeps of `p` in aggregate is said in
-`report_["kept_of_p"]`.
+An estimator is a dataclass: its fields are its configuration, each with its declared constraint; what `fit` learns are
+fields that `__init__` does not take, and their names end in `_`. A subclass writes `_fit` and `_log_ratio`; checks,
+kinds of arrays, saving and loading (by the one codec) are done here, once. Nothing that an estimator stores may be a
+row of `p`; what it keeps of `p` in aggregate is said in `report_["kept_of_p"]`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vestige import store
 from vestige.core import checks
 from vestige.core.checks import ArrayLike, Kind
-from vestige.core.errors import NotFitted, StoreError
+from vestige.core.errors import InputError, NotFitted, StoreError
+from vestige.store import codec
 
 
 @dataclass(eq=False)
@@ -29,12 +29,11 @@ class Ratio(ABC):
     """Estimates log p(x)/q(x) from samples of both."""
 
     version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # options by name, for `build`
 
-    # Set by `fit`; declared without a value so that they are no configuration fields.
-    def __post_init__(self) -> None:
-        self.width_: int | None = None
-        self.reason_: str | None = None  # why `auto` chose this estimator
-        self.report_: dict[str, Any] = {}
+    width_: int | None = field(init=False, repr=False, default=None)
+    reason_: str | None = field(init=False, repr=False, default=None)  # why `auto` chose this estimator
+    report_: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
 
     def fit(
         self,
@@ -47,6 +46,7 @@ class Ratio(ABC):
     ) -> Self:
         """Learn log p/q from samples of `p` and of `q`, each weighted on request. Returns self."""
         owner = f"{type(self).__name__}.fit"
+        self._check()
         p_, q_ = checks.pair(p, q, owner)
         seed = checks.whole(seed, "seed", owner)
         p_w = checks.weights(p_weights, len(p_), "p_weights", owner)
@@ -67,6 +67,10 @@ class Ratio(ABC):
         x_ = checks.samples(x, "x", owner, width=self.width_)
         return Kind.of(x).give(self._log_ratio(x_))
 
+    def _check(self) -> None:
+        """Refuse settings that cannot be used: those that are not as declared, and what a subclass adds."""
+        checks.declared(self)
+
     @abstractmethod
     def _fit(
         self,
@@ -82,45 +86,43 @@ class Ratio(ABC):
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         """The learnt log-ratio of checked float64 samples, as float64."""
 
-    @abstractmethod
-    def _state(self) -> dict[str, Tensor]:
-        """What was learnt, as tensors by name (scalars as 0-d tensors)."""
-
-    @abstractmethod
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse of `_state`."""
-
-    def config(self) -> dict[str, Any]:
-        """The configuration as plain JSON, estimators inside it included."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        plain = {k: v.config() if isinstance(v, Ratio) else v for k, v in fields.items()}
-        return {"estimator": type(self).__name__, **plain}
-
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything learnt that `log_ratio` needs."""
+        """Configuration and what was learnt, as tensors alone: those of the codec, and the bytes of its JSON."""
         if self.width_ is None:
             raise NotFitted(f"{type(self).__name__}.state_dict was called before fit.")
-        return {"width": torch.tensor(self.width_), **self._state()}
+        return codec.to_tensors(self)
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> Self:
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> Self:
         """Take over what another estimator of the same configuration has learnt."""
-        state = dict(state)
-        try:
-            width = int(state.pop("width"))
-            self._load_state(state)
-        except KeyError as error:
-            raise StoreError(f"The stored {type(self).__name__} lacks the key {error}.") from None
-        self.width_ = width
+        read = codec.from_tensors(type(self), state, classes=known_ratios())
+        vars(self).update({name: value for name, value in vars(read).items() if name.endswith("_")})
         return self
 
     def save(self, path: str | Path) -> Path:
         """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
-        fields = {"config": self.config(), "report": self.report_}
-        return store.save(path, "ratio", fields, self.state_dict())
+        if self.width_ is None:
+            raise NotFitted(f"{type(self).__name__}.save was called before fit.")
+        data, tensors = codec.encode(self)
+        return store.save(path, "ratio", {"ratio": data}, tensors)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The fitted estimator stored at `path`."""
-        from vestige.ratios import build  # the registry imports this file
+        fields, tensors = store.load(path, "ratio")
+        if "ratio" not in fields:
+            raise StoreError(f"{path} was written by vestige 0.1.0: read it with that, or fit and save the ratio anew.")
+        read = codec.decode(Ratio, fields["ratio"], tensors, classes=known_ratios())
+        if not isinstance(read, cls):
+            raise InputError(
+                f"The 'path' of {cls.__name__}.load must be a stored {cls.__name__}. "
+                f"Got a {type(read).__name__} instead."
+            )
+        return read
 
-        return store.load_built(cls, path, "ratio", build)
+
+def known_ratios(kind: type[Ratio] = Ratio) -> dict[str, type[Ratio]]:
+    """Every estimator by the name of its class: what a stored one may be."""
+    known: dict[str, type[Ratio]] = {}
+    for own in kind.__subclasses__():
+        known |= {own.__name__: own} | known_ratios(own)
+    return known

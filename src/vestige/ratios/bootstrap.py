@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks, rng
-from vestige.core.checks import ArrayLike, Kind
+from vestige.core.checks import ArrayLike, Kind, option
 from vestige.core.errors import NotFitted
 from vestige.ratios.base import Ratio
 from vestige.ratios.members import Sample
@@ -57,11 +57,12 @@ class Bootstrap(Ratio):
     """`n` fits of `base` to resamples. Built by `bootstrap`, or as an estimator like any other."""
 
     base: Ratio
-    n: int = 100
+    n: int = option(100, low=2)
+
+    # One batched estimator, or n single ones.
+    members_: list[Ratio] = field(init=False, repr=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        self.members_: list[Ratio] = []  # one batched estimator, or n single ones
         self._sampler: Sampler | None = None
 
     def fit(
@@ -91,7 +92,6 @@ class Bootstrap(Ratio):
         q_weights: Float[Tensor, " n_q"] | None,
         seed: int,
     ) -> None:
-        checks.whole(self.n, "n", "Bootstrap", low=2)
         sampler, owner = self._sampler, "Bootstrap.fit"
 
         def draw(i: int) -> Sample:
@@ -156,17 +156,6 @@ class Bootstrap(Ratio):
         tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
         low, high = torch.quantile(self._members(self._checked(x, "interval")), tails, dim=0)
         return Kind.of(x).give(low), Kind.of(x).give(high)
-
-    def _state(self) -> dict[str, Tensor]:
-        return {
-            f"{i}.{key}": value for i, member in enumerate(self.members_) for key, value in member.state_dict().items()
-        }
-
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        self.members_ = []
-        for i in range(1 if is_batched(self.base) else self.n):
-            own = {key.removeprefix(f"{i}."): value for key, value in state.items() if key.startswith(f"{i}.")}
-            self.members_.append(copy.deepcopy(self.base).load_state_dict(own))
 
 
 def is_batched(estimator: Ratio) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from vestige.core import checks
+from vestige.core.checks import option
 from vestige.ratios import losses
 from vestige.ratios.nets import NetRatio
 from vestige.ratios.training import Loss
@@ -22,13 +22,8 @@ from vestige.ratios.training import Loss
 class Bregman(NetRatio):
     """Ratio matching by a network. `power` is the a of the generator "power" and is not used by the others."""
 
-    generator: str = "logistic"
-    power: float = 0.5
-
-    def _check(self) -> None:
-        super()._check()
-        checks.one_of(self.generator, (*losses.GENERATORS, "power"), "generator", "Bregman")
-        checks.number(self.power, "power", "Bregman", low=0, open_low=True)
+    generator: str = option("logistic", among=(*losses.GENERATORS, "power"))
+    power: float = option(0.5, above=0)
 
     def _unbounded(self) -> str | None:
         return None if self.generator in ("logistic", "exponential") else "q"

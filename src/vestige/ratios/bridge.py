@@ -31,7 +31,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks, rng
-from vestige.core.errors import StoreError
+from vestige.core.checks import option
 from vestige.ratios.base import Ratio
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.stack.features import mixture_standardiser
@@ -45,7 +45,7 @@ KEEP_ROWS = {"ULSIF": "always", "RULSIF": "always", "KLIEP": "kernel"}
 def keeps_rows(estimator: Ratio) -> bool:
     """Whether the fitted estimator, or one inside it, would hold rows of its denominator."""
     when = KEEP_ROWS.get(type(estimator).__name__)
-    inside = [getattr(estimator, f.name) for f in dataclasses.fields(estimator)]
+    inside = [getattr(estimator, f.name) for f in dataclasses.fields(estimator) if f.init]
     return (
         when == "always"
         or (when is not None and getattr(estimator, "kind", when) == when)
@@ -74,12 +74,10 @@ class Bridge(Ratio):
     """log p/q as the sum over `waymarks` + 1 jumps, each fitted by a copy of `base`."""
 
     base: Ratio = field(default_factory=lambda: Logistic(kind="quadratic"))
-    waymarks: int = 8
+    waymarks: int = option(8, low=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._standardise: Standardiser
-        self._jumps: list[Ratio]
+    standardise_: Standardiser = field(init=False, repr=False)
+    jumps_: list[Ratio] = field(init=False, repr=False)
 
     def _fit(
         self,
@@ -94,46 +92,33 @@ class Bridge(Ratio):
         if keeps_rows(self.base):
             must = "an estimator that keeps no rows of its samples, for these are mixtures with rows of p"
             checks.refuse("base", "Bridge", must, type(self.base).__name__)
-        jumps = checks.whole(self.waymarks, "waymarks", "Bridge", low=0) + 1
+        jumps = self.waymarks + 1
         w_p = p.new_full((len(p),), 1 / len(p)) if p_weights is None else p_weights
         w_q = q.new_full((len(q),), 1 / len(q)) if q_weights is None else q_weights
-        self._standardise = mixture_standardiser(p, q, w_p, w_q)
-        p, q = self._standardise(p), self._standardise(q)
+        self.standardise_ = mixture_standardiser(p, q, w_p, w_q)
+        p, q = self.standardise_(p), self.standardise_(q)
         between = [
             (waymark(p, q, w_p, w_q, math.sin(math.pi * k / (2 * jumps)), generator=rng.fork(seed, "waymark", k)), None)
             for k in range(1, jumps)
         ]
         sets = [(p, p_weights), *between, (q, q_weights)]
-        self._jumps, kl = [], []
+        self.jumps_, kl = [], []
         for k, ((near, w_near), (far, w_far)) in enumerate(itertools.pairwise(sets)):
             jump = dataclasses.replace(self.base)
             child = rng.child_seed(seed, "jump", k)
-            self._jumps.append(jump.fit(near, far, p_weights=w_near, q_weights=w_far, seed=child))
+            self.jumps_.append(jump.fit(near, far, p_weights=w_near, q_weights=w_far, seed=child))
             kl.append(_mean(jump.log_ratio(near), w_near))
         self.report_ |= {
-            "jumps": [_plain(jump.report_) for jump in self._jumps],
+            "jumps": [_plain(jump.report_) for jump in self.jumps_],
             "kl_of_jumps": kl,
-            "converged": all(jump.report_.get("converged", True) for jump in self._jumps),
+            "converged": all(jump.report_.get("converged", True) for jump in self.jumps_),
             "kept_of_p": "mean and deviation of the even mixture with q; of each jump: "
-            + str(self._jumps[0].report_.get("kept_of_p", "nothing")),
+            + str(self.jumps_[0].report_.get("kept_of_p", "nothing")),
         }
 
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-        z = self._standardise(x)
-        return torch.stack([jump.log_ratio(z) for jump in self._jumps]).sum(0)
-
-    def _state(self) -> dict[str, Tensor]:
-        jumps = {f"{k}.{key}": t for k, jump in enumerate(self._jumps) for key, t in jump.state_dict().items()}
-        return self._standardise.state() | jumps
-
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        self._standardise = Standardiser.from_state(state)
-        self._jumps = []
-        for k in range(self.waymarks + 1):
-            own = {key.removeprefix(f"{k}."): t for key, t in state.items() if key.startswith(f"{k}.")}
-            if not own:
-                raise StoreError(f"The stored Bridge lacks jump {k} of {self.waymarks + 1}.")
-            self._jumps.append(dataclasses.replace(self.base).load_state_dict(own))
+        z = self.standardise_(x)
+        return torch.stack([jump.log_ratio(z) for jump in self.jumps_]).sum(0)
 
 
 def _mean(log_ratio: Float[Tensor, " n"], weights: Float[Tensor, " n"] | None) -> float:

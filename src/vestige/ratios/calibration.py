@@ -21,19 +21,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from vestige.core import checks
 from vestige.ratios.newton import newton_logistic
 
 METHODS = ("platt", "temperature")
-
-
-def check_method(method: object, owner: str) -> None:
-    """Refuse what is neither None nor one of METHODS, isotonic calibration with the reason."""
-    if method == "isotonic":
-        why = "'isotonic', whose plateaus at 0 and 1 are ratios of zero and infinity"
-        checks.refuse("calibration", owner, f"{', '.join(METHODS)} or None", why)
-    if method is not None:
-        checks.one_of(method, METHODS, "calibration", owner)
 
 
 @dataclass(frozen=True)
@@ -99,6 +89,22 @@ def calibrate(method: str | None, log_p: Tensor, log_q: Tensor, w_p: Tensor, w_q
     if method is None:
         return Affine(1.0, 0.0)
     return (platt if method == "platt" else temperature)(log_p, log_q, w_p, w_q)
+
+
+def two_fold(
+    method: str | None,
+    log_p: Float[Tensor, " n_p"],
+    log_q: Float[Tensor, " n_q"],
+    w_p: Float[Tensor, " n_p"],
+    w_q: Float[Tensor, " n_q"],
+) -> tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]]:
+    """Calibrated log-ratios of rows in random order, each half by the map of the other; r = 1 where that has none."""
+    new_p, new_q = torch.zeros_like(log_p), torch.zeros_like(log_q)
+    for fit, judge in ((slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))):
+        if min(float(w_p[fit].sum()), float(w_q[fit].sum())) > 0:
+            affine = calibrate(method, log_p[fit], log_q[fit], w_p[fit], w_q[fit])
+            new_p[judge], new_q[judge] = affine(log_p[judge]), affine(log_q[judge])
+    return new_p, new_q
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from vestige.core import checks
+from vestige.core.checks import option
 from vestige.ratios.members import Prepared, Sample
 from vestige.ratios.nets import NetRatio
 from vestige.ratios.training import Loss
@@ -60,13 +60,8 @@ VARIATIONAL: dict[str, Variational] = {
 class FGAN(NetRatio):
     """The ratio read off an f-GAN critic. `ratio_floor` bounds r below for "pearson" alone."""
 
-    divergence: str = "js"
-    ratio_floor: float = 1e-3
-
-    def _check(self) -> None:
-        super()._check()
-        checks.one_of(self.divergence, VARIATIONAL, "divergence", "FGAN")
-        checks.number(self.ratio_floor, "ratio_floor", "FGAN", low=0, open_low=True)
+    divergence: str = option("js", among=VARIATIONAL)
+    ratio_floor: float = option(1e-3, above=0)
 
     def _unbounded(self) -> str | None:
         return {"kl": "q", "pearson": "q", "reverse_kl": "p"}.get(self.divergence)

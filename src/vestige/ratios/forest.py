@@ -34,7 +34,7 @@ evenly and weigh the rows that they drew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vestige.core import checks, rng
+from vestige.core.checks import option
 from vestige.ratios.base import Ratio
-from vestige.ratios.calibration import Affine, held_out_figures, platt
+from vestige.ratios.calibration import Affine, held_out_figures, platt, two_fold
 from vestige.ratios.kernels import caution
 
 CELLS = 2**20  # rows times trees that are looked up at once
@@ -111,15 +112,13 @@ def mean_share(
 class Forest(Ratio):
     """Forest ratio, calibrated on out-of-bag votes."""
 
-    trees: int = 300
-    min_samples_leaf: int = 3  # rows of a bootstrap, each once
-    columns: float = 1.0  # the share of the columns that each split tries, one at least
-    clip: float = 0.01  # of vote shares, away from 0 and from 1
+    trees: int = option(300, low=1)
+    min_samples_leaf: int = option(3, low=1)  # rows of a bootstrap, each once
+    columns: float = option(1.0, above=0, high=1)  # the share of the columns that each split tries, one at least
+    clip: float = option(0.01, above=0, below=0.5)  # of vote shares, away from 0 and from 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._trees: dict[str, Tensor]
-        self._map: Affine
+    trees_: dict[str, Tensor] = field(init=False, repr=False)
+    map_: Affine = field(init=False, repr=False)
 
     def _fit(
         self,
@@ -129,10 +128,6 @@ class Forest(Ratio):
         q_weights: Float[Tensor, " n_q"] | None,
         seed: int,
     ) -> None:
-        checks.whole(self.trees, "trees", "Forest", low=1)
-        checks.whole(self.min_samples_leaf, "min_samples_leaf", "Forest", low=1)
-        checks.number(self.columns, "columns", "Forest", low=0, high=1, open_low=True)
-        checks.number(self.clip, "clip", "Forest", low=0, high=0.5, open_low=True, open_high=True)
         for name, rows in (("p", p), ("q", q)):
             if float(rows.abs().max()) > LARGEST:
                 checks.refuse(name, "Forest.fit", "within single precision", f"{float(rows.abs().max()):g}")
@@ -147,16 +142,16 @@ class Forest(Ratio):
         }
         options |= {"max_features": float(self.columns), "random_state": rng.child_seed(seed, "forest") % 2**31}
         forest = grow(x, torch.arange(len(x)) < len(p), weights, **options)
-        self._trees = as_tensors(forest)
+        self.trees_ = as_tensors(forest)
         outside = torch.ones(len(x), self.trees, dtype=torch.bool)
         for tree, drawn in enumerate(forest.estimators_samples_):
             outside[torch.from_numpy(drawn).long(), tree] = False
-        share = mean_share(self._trees, x, outside)
+        share = mean_share(self.trees_, x, outside)
         self._calibrate(self._log_odds(share), weights, len(p), seed)
         never = int((~outside.any(1)).sum())
         self.report_ |= {
             "draws": draws,
-            "depth": int(self._trees["depth"]),
+            "depth": int(self.trees_["depth"]),
             "never_out_of_bag": never,
             "clip": self.clip,
             "clips": {"shares": int(((share < self.clip) | (share > 1 - self.clip)).sum())},
@@ -172,31 +167,20 @@ class Forest(Ratio):
     def _calibrate(self, raw: Float[Tensor, " n"], weights: Float[Tensor, " n"], n_p: int, seed: int) -> None:
         """Platt's map from all out-of-bag log-odds; and their held-out values, each half by the map of the other."""
         sides = [torch.arange(n_p), torch.arange(n_p, len(raw))]
+        self.map_ = platt(*(raw[s] for s in sides), *(weights[s] for s in sides))
         mixed = [side[torch.randperm(len(side), generator=rng.fork(seed, "halves", i))] for i, side in enumerate(sides)]
-        self._map = platt(*(raw[s] for s in sides), *(weights[s] for s in sides))
         held_out = torch.zeros_like(raw)
-        for fit, judge in ((0, 1), (1, 0)):
-            seen = [rows[fit::2] for rows in mixed]
-            if all(float(weights[s].sum()) > 0 for s in seen):  # else r = 1
-                found = platt(*(raw[s] for s in seen), *(weights[s] for s in seen))
-                for rows in mixed:
-                    held_out[rows[judge::2]] = found(raw[rows[judge::2]])
+        found = two_fold("platt", *(raw[rows] for rows in mixed), *(weights[rows] for rows in mixed))
+        for rows, values in zip(mixed, found, strict=True):
+            held_out[rows] = values
         self.held_out_p_, self.held_out_q_ = held_out[:n_p], held_out[n_p:]
         before, after = (held_out_figures(v[:n_p], v[n_p:], weights[:n_p], weights[n_p:]) for v in (raw, held_out))
         self.report_ |= {
-            "converged": self._map.converged,
+            "converged": self.map_.converged,
             "held_out_loss": after["log_loss"],
             "held_out": after | {"raw": before},
-            "calibration": {"slope": self._map.slope, "offset": self._map.offset},
+            "calibration": {"slope": self.map_.slope, "offset": self.map_.offset},
         }
 
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-        return self._map(self._log_odds(mean_share(self._trees, x.cpu())))
-
-    def _state(self) -> dict[str, Tensor]:
-        return self._trees | {"map": torch.tensor([self._map.slope, self._map.offset], dtype=torch.float64)}
-
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        slope, offset = state["map"].tolist()
-        names = ("left", "right", "feature", "threshold", "share", "depth")
-        self._trees, self._map = {name: state[name] for name in names}, Affine(slope, offset)
+        return self.map_(self._log_odds(mean_share(self.trees_, x.cpu())))

@@ -23,7 +23,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
 from vestige.core.errors import VestigeWarning
 from vestige.ratios.standardise import Standardiser
 
@@ -61,15 +60,6 @@ class Kernels:
         squares = z.square().sum(1, keepdim=True) + c.square().sum(1)
         return squares.addmm_(z, c.mT, alpha=-2).clamp_min_(0)  # rounding may leave -1e-16
 
-    def state(self) -> dict[str, Tensor]:
-        """Tensors by name, for `Ratio._state`."""
-        return {"centres": self.centres, **self.standardise.state()}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Tensor]) -> Kernels:
-        """The inverse of `state`."""
-        return cls(Standardiser.from_state(state), state["centres"])
-
 
 def median_distance(
     squared_p: Float[Tensor, "n_p b"],
@@ -106,13 +96,6 @@ def gaussian_path(squared: Float[Tensor, "n b"], sigmas: Sequence[float]) -> Ite
         phi = phi.square_() if halved else gaussian(squared, sigma)
         before = sigma
         yield phi
-
-
-def candidates(values: object, name: str, owner: str) -> list[float]:
-    """`values` as positive numbers, at least one, in falling order."""
-    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-        checks.refuse(name, owner, "at least one positive number", repr(values))
-    return sorted(checks.number(v, name, owner, low=0, open_low=True) for v in values)[::-1]
 
 
 def caution(report: dict[str, Any], text: str) -> None:

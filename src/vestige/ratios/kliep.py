@@ -11,15 +11,15 @@ has no negative parts, it cannot rise beyond the outermost samples of q.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
+from vestige.core.checks import option
 from vestige.ratios.base import Ratio
-from vestige.ratios.kernels import BANDWIDTHS, candidates, caution, caution_if_wide
+from vestige.ratios.kernels import BANDWIDTHS, caution, caution_if_wide
 from vestige.ratios.kliep_kernel import KernelMixture, fit_kernel_mixture
 from vestige.ratios.kliep_net import KLIEPNet
 
@@ -30,19 +30,17 @@ KINDS = ("kernel", "net")
 class KLIEP(Ratio):
     """p/q by maximum likelihood. `network` concerns kind "net" alone, the other settings kind "kernel"."""
 
-    kind: str = "kernel"
+    kind: str = option("kernel", among=KINDS)
     _: KW_ONLY
-    max_centres: int = 100
-    bandwidths: Sequence[float] = BANDWIDTHS  # multiples of the median distance to the centres
-    folds: int = 5
-    tolerance: float = 1e-6  # converged: no mixture of these kernels has a mean log-likelihood higher by more
-    max_rounds: int = 200
+    max_centres: int = option(100, low=1)
+    bandwidths: tuple[float, ...] = option(BANDWIDTHS, above=0, least=1)  # multiples of the median distance to centres
+    folds: int = option(5, low=2)
+    tolerance: float = option(1e-6, above=0)  # converged: no mixture has a mean log-likelihood higher by more
+    max_rounds: int = option(200, low=1)
     network: KLIEPNet | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.mixture_: KernelMixture | None = None
-        self.network_: KLIEPNet | None = None
+    mixture_: KernelMixture | None = field(init=False, repr=False, default=None)
+    network_: KLIEPNet | None = field(init=False, repr=False, default=None)
 
     def _fit(
         self,
@@ -53,7 +51,6 @@ class KLIEP(Ratio):
         seed: int,
     ) -> None:
         owner = "KLIEP.fit"
-        checks.one_of(self.kind, KINDS, "kind", owner)
         self.mixture_ = self.network_ = None
         if self.kind == "net":
             # A copy: what the caller handed over stays unfitted.
@@ -62,21 +59,19 @@ class KLIEP(Ratio):
             self.report_ |= self.network_.report_ | {"kind": "net"}
             return
         supported = len(p) if p_weights is None else int((p_weights > 0).sum())
-        folds = checks.whole(self.folds, "folds", owner, low=2)
-        multiples = candidates(self.bandwidths, "bandwidths", owner)
-        if len(multiples) > 1 and supported < folds:
-            checks.refuse("p", owner, f"at least as many weighted samples as folds ({folds})", supported)
+        if len(self.bandwidths) > 1 and supported < self.folds:
+            checks.refuse("p", owner, f"at least as many weighted samples as folds ({self.folds})", supported)
         caution_if_wide(self.report_)
         self.mixture_, found = fit_kernel_mixture(
             p,
             q,
             p_weights,
             q_weights,
-            max_centres=checks.whole(self.max_centres, "max_centres", owner, low=1),
-            multiples=multiples,
-            folds=folds,
-            tolerance=checks.number(self.tolerance, "tolerance", owner, low=0, open_low=True),
-            max_rounds=checks.whole(self.max_rounds, "max_rounds", owner, low=1),
+            max_centres=self.max_centres,
+            multiples=sorted(self.bandwidths, reverse=True),
+            folds=self.folds,
+            tolerance=self.tolerance,
+            max_rounds=self.max_rounds,
             seed=seed,
         )
         kept = "the median distance to the centres, and the proportions of the kernels, fitted to p"
@@ -93,16 +88,3 @@ class KLIEP(Ratio):
             return self.network_._log_ratio(x)
         assert self.mixture_ is not None
         return self.mixture_.log_ratio(x)
-
-    def _state(self) -> dict[str, Tensor]:
-        if self.network_ is not None:
-            return self.network_._state()
-        assert self.mixture_ is not None
-        return self.mixture_.state()
-
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        if self.kind == "net":
-            self.network_ = dataclasses.replace(self.network) if self.network is not None else KLIEPNet()
-            self.network_._load_state(state)
-        else:
-            self.mixture_ = KernelMixture.from_state(state)

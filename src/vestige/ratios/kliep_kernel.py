@@ -23,7 +23,7 @@ from torch import Tensor
 from vestige.core.numerics import weighted_mean
 from vestige.core.rng import fork
 from vestige.ratios.kernels import BLOCK, Kernels, gaussian, gaussian_path, median_distance
-from vestige.ratios.simplex import Mixture, best_mixture
+from vestige.ratios.simplex import BestMixture, best_mixture
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,6 @@ class KernelMixture:
             values.append((gaussian(near, self.sigma) @ self.theta).log() - nearest / (2 * self.sigma**2))
         return torch.cat(values)
 
-    def state(self) -> dict[str, Tensor]:
-        """Tensors by name."""
-        sigma = torch.tensor(self.sigma, dtype=torch.float64)
-        return {"theta": self.theta, "sigma": sigma, **self.kernels.state()}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Tensor]) -> KernelMixture:
-        """The inverse of `state`."""
-        return cls(Kernels.from_state(state), state["theta"], float(state["sigma"]))
-
 
 def relative(squared: Float[Tensor, "n b"]) -> tuple[Float[Tensor, "n b"], Float[Tensor, " n"]]:
     """Squared distances above the smallest of each row, and that smallest."""
@@ -62,7 +52,7 @@ def relative(squared: Float[Tensor, "n b"]) -> tuple[Float[Tensor, "n b"], Float
 def held_out_likelihood(
     columns: Float[Tensor, "b n"],
     weights: Float[Tensor, " n"],
-    whole: Mixture,
+    whole: BestMixture,
     folds: int,
     tolerance: float,
     rounds: int,

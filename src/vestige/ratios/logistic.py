@@ -31,10 +31,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core.checks import option
 from vestige.core.errors import VestigeWarning
 from vestige.ratios import losses
-from vestige.ratios.calibration import calibrate, check_method, held_out_figures
+from vestige.ratios.calibration import METHODS, calibrate, held_out_figures, two_fold
 from vestige.ratios.members import Prepared, Sample, prepare
 from vestige.ratios.nets import NetRatio
 from vestige.ratios.newton import NewtonFit, newton_logistic
@@ -79,21 +79,13 @@ def fit_convex(
 class Logistic(NetRatio):
     """Classifier ratio. Fields of `NetRatio` but `floor`, `clip` and `held_out` concern kind "net" alone."""
 
-    kind: str = "net"
-    balance: str = "weights"
-    calibration: str | None = None
-    calibration_share: float = 0.2
-    ridge: float = 1e-4  # on all coefficients of the convex kinds but the constant
+    kind: str = option("net", among=KINDS)
+    balance: str = option("weights", among=("weights", "prior"))
+    calibration: str | None = option(None, among=METHODS)
+    calibration_share: float = option(0.2, above=0, high=0.5)
+    ridge: float = option(1e-4, low=0)  # on all coefficients of the convex kinds but the constant
     _: KW_ONLY
-    gradient_clip: float | None = None  # the slope of this loss is bounded
-
-    def _check(self) -> None:
-        super()._check()
-        checks.one_of(self.kind, KINDS, "kind", "Logistic")
-        checks.one_of(self.balance, ("weights", "prior"), "balance", "Logistic")
-        check_method(self.calibration, "Logistic")
-        checks.number(self.calibration_share, "calibration_share", "Logistic", low=0, high=0.5, open_low=True)
-        checks.number(self.ridge, "ridge", "Logistic", low=0)
+    gradient_clip: float | None = option(None, above=0)  # the slope of this loss is bounded
 
     def _share(self, n_p: int, n_q: int) -> float:
         """The class share of p: 1 / (1 + gamma) of Eq. 4."""
@@ -116,19 +108,10 @@ class Logistic(NetRatio):
         affine = calibrate(self.calibration, *seen)
         report: dict[str, Any] = {"held_out": held_out_figures(*seen)}
         if self.calibration is not None:
-            report["held_out"] = self._two_fold(*seen) | {"raw": report["held_out"]}
+            judged = held_out_figures(*two_fold(self.calibration, *seen), *seen[2:])
+            report["held_out"] = judged | {"raw": report["held_out"]}
             report["calibration"] = {"slope": affine.slope, "offset": affine.offset}
         return affine.slope, affine.offset, report
-
-    def _two_fold(self, log_p: Tensor, log_q: Tensor, w_p: Tensor, w_q: Tensor) -> dict[str, Any]:
-        """Held-out figures after calibration, each half of the rows judged by the map fitted on the other."""
-        new_p, new_q = log_p.clone(), log_q.clone()
-        even = slice(0, None, 2), slice(1, None, 2)  # the rows are in random order
-        for fit, judge in (even, even[::-1]):
-            if min(len(log_p[fit]), len(log_q[fit])) and min(float(w_p[fit].sum()), float(w_q[fit].sum())) > 0:
-                affine = calibrate(self.calibration, log_p[fit], log_q[fit], w_p[fit], w_q[fit])
-                new_p[judge], new_q[judge] = affine(log_p[judge]), affine(log_q[judge])
-        return held_out_figures(new_p, new_q, w_p, w_q)
 
     # The convex kinds.
 
@@ -142,7 +125,6 @@ class Logistic(NetRatio):
     ) -> None:
         if self.kind == "net":
             return super()._fit(p, q, p_weights, q_weights, seed)
-        self._check()
         w_p = p.new_full((len(p),), 1 / len(p)) if p_weights is None else p_weights
         w_q = q.new_full((len(q),), 1 / len(q)) if q_weights is None else q_weights
         d = p.shape[1]
@@ -184,10 +166,5 @@ class Logistic(NetRatio):
         if self.kind == "net":
             return super()._log_ratio(x)
         coefficients = self.members_["coefficients"]
-        z = Standardiser.from_state(self.members_, self._clip(0, 0))(x)
+        z = Standardiser(self.members_["shift"], self.members_["scale"], self._clip(0, 0))(x)
         return design(z, form_of(len(coefficients), x.shape[1])) @ coefficients
-
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        if self.kind == "net":
-            return super()._load_state(state)
-        self.members_ = {key: state[key] for key in ("shift", "scale", "coefficients")}

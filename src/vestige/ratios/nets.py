@@ -24,7 +24,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks, rng
+from vestige.core import rng
+from vestige.core.checks import option
 from vestige.core.errors import VestigeWarning
 from vestige.core.numerics import log_mean_exp
 from vestige.nets.batched import ACTIVATIONS, BatchedMLP
@@ -54,25 +55,24 @@ KEPT = {
 class NetRatio(Ratio):
     """A ratio whose logarithm is read off a network's output; `hidden` are the widths of its hidden layers."""
 
-    hidden: Sequence[int] = (32, 32)
-    activation: str = "relu"
-    skip: str = "auto"  # "none"; "quadratic"; "auto" is quadratic from 10 features on
-    lr: float = 1e-2
-    decay: float = 0.1  # decoupled: each step shrinks the weights (not biases, not the skip) by lr * decay
-    batch: int = 500  # rows of each side
-    steps: int = 600
-    epochs: int = 10
-    check_every: int = 10  # steps between looks at the held-out loss
-    patience: int = 15  # looks without improvement
-    tolerance: float = 0.1  # converged: the budget's second half brought less than this share of the held-out gain
-    gradient_clip: float | None = 5.0
-    held_out: float = 0.2  # the share of rows for early stopping; with 0 all rows train and the training loss decides
-    floor: float = 1e-6  # see `Standardiser`
-    clip: float | str | None = "auto"  # bound of standardised features, in deviations
+    hidden: tuple[int, ...] = option((32, 32), low=1)
+    activation: str = option("relu", among=ACTIVATIONS)
+    skip: str = option("auto", among=("auto", "none", "quadratic"))  # "auto" is quadratic from 10 features on
+    learning_rate: float = option(1e-2, above=0)
+    weight_decay: float = option(0.1, low=0)  # decoupled: of the weights, not of biases, not of the skip
+    batch_size: int = option(500, low=1)  # rows of each side
+    steps: int = option(600, low=1)
+    epochs: int = option(10, low=1)
+    check_every: int = option(10, low=1)  # steps between looks at the held-out loss
+    patience: int = option(15, low=1)  # looks without improvement
+    tolerance: float = option(0.1, low=0)  # converged: the second half of the budget brought less of the held-out gain
+    gradient_clip: float | None = option(5.0, above=0)
+    held_out: float = option(0.2, low=0, high=0.5)  # rows for early stopping; with 0 the training loss decides
+    floor: float = option(1e-6, low=0)  # see `Standardiser`
+    clip: float | str | None = option("auto", above=0, among=("auto",))  # of standardised features, in deviations
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.members_: dict[str, Tensor] = {}  # everything learnt, with a leading member axis
+    # Everything learnt, with a leading member axis.
+    members_: dict[str, Tensor] = field(init=False, repr=False, default_factory=dict)
 
     @abstractmethod
     def _loss(self, n_p: int, n_q: int) -> Loss:
@@ -119,22 +119,6 @@ class NetRatio(Ratio):
         """(slope, offset, report) of one member: its log r is slope * read + offset."""
         return 1.0, 0.0, {}
 
-    def _check(self) -> None:
-        """Refuse settings that cannot be used."""
-        owner = type(self).__name__
-        for width in self.hidden:
-            checks.whole(width, "hidden", owner, low=1)
-        checks.one_of(self.activation, ACTIVATIONS, "activation", owner)
-        checks.one_of(self.skip, ("auto", "none", "quadratic"), "skip", owner)
-        for name in ("batch", "steps", "epochs", "check_every", "patience"):
-            checks.whole(getattr(self, name), name, owner, low=1)
-        checks.number(self.held_out, "held_out", owner, low=0, high=0.5)
-        for name in ("lr", "gradient_clip", "clip"):
-            if name == "lr" or getattr(self, name) not in (None, "auto"):
-                checks.number(getattr(self, name), name, owner, low=0, open_low=True)
-        for name in ("decay", "tolerance", "floor"):
-            checks.number(getattr(self, name), name, owner, low=0)
-
     def _quadratic(self, d: int) -> bool:
         return self.skip == "quadratic" or (self.skip == "auto" and d >= 10)
 
@@ -167,7 +151,7 @@ class NetRatio(Ratio):
         while len(reports) < len(seeds):
             start = len(reports)
             first = member(start)
-            rows = sum(min(self.batch, len(r[0])) for r in (first.p_rows, first.q_rows))
+            rows = sum(min(self.batch_size, len(r[0])) for r in (first.p_rows, first.q_rows))
             end = min(len(seeds), start + max(1, BLOCK_CELLS // (rows * max([1, *self.hidden]))))
             state, found = self._fit_block([first, *(member(i) for i in range(start + 1, end))], seeds[start:end])
             blocks.append(state)
@@ -177,7 +161,7 @@ class NetRatio(Ratio):
         if astray:
             text = (
                 f"{len(astray)} of {len(reports)} networks of {type(self).__name__} did not converge: the held-out "
-                "loss was still falling, or it overflowed. Raise 'steps', or lower 'lr'."
+                "loss was still falling, or it overflowed. Raise 'steps', or lower 'learning_rate'."
             )
             warnings.warn(text, VestigeWarning, stacklevel=4)
             for report in astray:
@@ -240,10 +224,3 @@ class NetRatio(Ratio):
 
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         return self.member_log_ratios(x)[0]
-
-    def _state(self) -> dict[str, Tensor]:
-        return self.members_
-
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        needed = ("shift", "scale", "clip", "slope", "offset", "net.w0", "net.b0")
-        self.members_ = {key: state[key] for key in (*needed, *(k for k in state if k not in needed))}

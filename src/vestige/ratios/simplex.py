@@ -27,7 +27,7 @@ ARMIJO = 1e-4  # a step must gain this share of what its slope promises
 
 
 @dataclass(frozen=True)
-class Mixture:
+class BestMixture:
     """Proportions, the objective they reach, and how far below the maximum it can be."""
 
     proportions: Float[Tensor, " b"]
@@ -44,7 +44,7 @@ def best_mixture(
     tolerance: float = 1e-6,
     max_rounds: int = 200,
     em_rounds: int = 10,
-) -> Mixture:
+) -> BestMixture:
     """Proportions within `tolerance` of the maximum, or where `max_rounds` ended.
 
     `columns` is A transposed, with A b > 0 at the start; `weights` are positive and sum to one. Scaling a row of A
@@ -61,7 +61,7 @@ def best_mixture(
             break
         moved = _newton_step(columns, weights, b, mixed, g) if rounds >= em_rounds else None
         b, mixed = moved or (b * g, (b * g) @ columns)
-    return Mixture(b, float(weights @ mixed.log()), gap, rounds)
+    return BestMixture(b, float(weights @ mixed.log()), gap, rounds)
 
 
 def _newton_step(

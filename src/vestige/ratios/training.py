@@ -33,9 +33,9 @@ LossSlope = Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]
 class Budget:
     """How fast and how long: at least `steps` updates and at least `epochs` passes over the larger side."""
 
-    lr: float
-    decay: float
-    batch: int
+    learning_rate: float
+    weight_decay: float
+    batch_size: int
     steps: int
     epochs: int
     check_every: int
@@ -170,7 +170,7 @@ def train(
     `judge` is `loss` itself unless that is no judge: one without a lower bound rewards what it has not seen.
     """
     judge = judge or loss
-    batches_p, batches_q = _Batches(p, budget.batch, seeds, "p"), _Batches(q, budget.batch, seeds, "q")
+    batches_p, batches_q = _Batches(p, budget.batch_size, seeds, "p"), _Batches(q, budget.batch_size, seeds, "q")
     total = max(budget.steps, budget.epochs * max(math.ceil(b.n / b.size) for b in (batches_p, batches_q)))
     adam = _Adam(net)
     best = _Best(adam.flat, budget.patience * budget.check_every, total)
@@ -196,7 +196,7 @@ def train(
             factor = (budget.gradient_clip / gradient.norm(dim=1)).clamp_max(1)
             clipped += (factor < 1) & best.alive
             gradient *= factor[:, None]
-        adam.step(gradient, budget.lr * (1 + math.cos(math.pi * step / total)) / 2, budget.decay)
+        adam.step(gradient, budget.learning_rate * (1 + math.cos(math.pi * step / total)) / 2, budget.weight_decay)
     adam.flat.copy_(best.kept)
     with torch.no_grad():
         out = net(stop_x).squeeze(2)

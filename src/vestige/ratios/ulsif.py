@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike, Kind
+from vestige.core.checks import ArrayLike, Kind, option
 from vestige.core.numerics import log_mean_exp
 from vestige.core.rng import fork
 from vestige.ratios.base import Ratio
@@ -34,7 +33,6 @@ from vestige.ratios.kernels import (
     BANDWIDTHS,
     BLOCK,
     Kernels,
-    candidates,
     caution,
     caution_if_wide,
     gaussian,
@@ -50,12 +48,22 @@ LAMBDAS = tuple(10.0**k for k in range(-8, 1))
 class _LeastSquares(Ratio):
     """What ULSIF and RULSIF share: everything but alpha."""
 
-    max_centres: int = 100
-    bandwidths: Sequence[float] = BANDWIDTHS  # multiples of the median distance to the centres
-    lambdas: Sequence[float] = LAMBDAS
-    floor: float = 0.03
-    least: float = 1e-12
-    normalise: bool = True
+    max_centres: int = option(100, low=1)
+    bandwidths: tuple[float, ...] = option(BANDWIDTHS, above=0, least=1)  # multiples of the median distance to centres
+    lambdas: tuple[float, ...] = option(LAMBDAS, above=0, least=1)
+    floor: float = option(0.03, high=1)  # and no less than `least`
+    least: float = option(1e-12, above=0, high=1)
+    normalise: bool = option(True)
+
+    kernels_: Kernels = field(init=False, repr=False)
+    sigma_: float = field(init=False, repr=False)
+    theta_: Float[Tensor, " b"] = field(init=False, repr=False)
+    positive_: Float[Tensor, " b"] = field(init=False, repr=False)  # the fit under theta >= 0
+    log_z_: float = field(init=False, repr=False)
+
+    def _check(self) -> None:
+        super()._check()
+        checks.number(self.floor, "floor", type(self).__name__, low=self.least)
 
     @abstractmethod
     def _mixing(self) -> tuple[float, float]:
@@ -71,11 +79,8 @@ class _LeastSquares(Ratio):
     ) -> None:
         owner = f"{type(self).__name__}.fit"
         alpha, cap = self._mixing()
-        checks.whole(self.max_centres, "max_centres", owner, low=1)
-        checks.number(self.least, "least", owner, low=0, high=1, open_low=True)
-        checks.number(self.floor, "floor", owner, low=self.least, high=1)
-        multiples = candidates(self.bandwidths, "bandwidths", owner)
-        lambdas = torch.tensor(candidates(self.lambdas, "lambdas", owner), dtype=torch.float64)
+        multiples = sorted(self.bandwidths, reverse=True)
+        lambdas = torch.tensor(sorted(self.lambdas, reverse=True), dtype=torch.float64)
         for name, weights in (("p_weights", p_weights), ("q_weights", q_weights)):
             if weights is not None and not bool(weights.max() < 1):
                 checks.refuse(name, owner, "spread over at least 2 samples", "all weight on one")
@@ -137,16 +142,6 @@ class _LeastSquares(Ratio):
         blocks = [self._log_r(gaussian(self.kernels_.squared_distances(b), self.sigma_)) for b in x.split(BLOCK)]
         return torch.cat(blocks)
 
-    def _state(self) -> dict[str, Tensor]:
-        learnt = {"theta": self.theta_, "positive": self.positive_, **self.kernels_.state()}
-        scalars = torch.tensor([self.sigma_, self.log_z_], dtype=torch.float64)
-        return learnt | {"sigma_log_z": scalars}
-
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        self.theta_, self.positive_ = state["theta"], state["positive"]
-        self.kernels_ = Kernels.from_state(state)
-        self.sigma_, self.log_z_ = state["sigma_log_z"].tolist()
-
 
 @dataclass(eq=False)
 class ULSIF(_LeastSquares):
@@ -160,13 +155,11 @@ class ULSIF(_LeastSquares):
 class RULSIF(_LeastSquares):
     """p/q through the relative ratio p / (alpha p + (1 - alpha) q), which is bounded even where q has no mass."""
 
-    alpha: float = 0.1
-    cap: float = 0.999
+    alpha: float = option(0.1, low=0, below=1)
+    cap: float = option(0.999, above=0, below=1)
 
     def _mixing(self) -> tuple[float, float]:
-        owner = type(self).__name__
-        alpha = checks.number(self.alpha, "alpha", owner, low=0, high=1, open_high=True)
-        return alpha, checks.number(self.cap, "cap", owner, low=0, high=1, open_low=True, open_high=True)
+        return self.alpha, self.cap
 
     def relative(self, x: ArrayLike) -> object:
         """p(x) / (alpha p(x) + (1 - alpha) q(x)), between 0 and 1/alpha, consistent with `log_ratio`."""

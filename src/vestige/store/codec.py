@@ -12,6 +12,7 @@ is run or imported.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import types
 import typing
@@ -27,7 +28,7 @@ from vestige.core.errors import StoreError
 
 T = TypeVar("T")
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-TENSOR, CLASS = "tensor", "class"
+TENSOR, CLASS, JSON = "tensor", "class", "json"
 
 
 def stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
@@ -82,6 +83,19 @@ def decode(
     A value that does not fit its annotation is refused with the key at which it stands.
     """
     return _Reader(tensors or {}, classes or {}).read(kind, data, "")
+
+
+def to_tensors(value: object) -> dict[str, Tensor]:
+    """`encode` in tensors alone: the JSON stands among them as its bytes."""
+    data, tensors = encode(value)
+    return tensors | {JSON: torch.tensor(list(json.dumps(data).encode()), dtype=torch.uint8)}
+
+
+def from_tensors(kind: Any, tensors: Mapping[str, Tensor], *, classes: Mapping[str, type] | None = None) -> Any:  # noqa: ANN401
+    """The inverse of `to_tensors`."""
+    if JSON not in tensors:
+        raise StoreError(f"The tensor '{JSON}' is missing.")
+    return decode(kind, json.loads(bytes(tensors[JSON].tolist())), tensors, classes=classes)
 
 
 def restore(thing: object, data: Any, tensors: Mapping[str, Tensor], classes: Mapping[str, type] | None = None) -> None:  # noqa: ANN401

@@ -21,12 +21,12 @@ from vestige.core.errors import NotEstimable
 from vestige.core.estimate import Estimate
 from vestige.core.numerics import log_mean_exp
 from vestige.ratios import Ratio
+from vestige.ratios.cross_fit import FIT_ROWS, HeldOut, held_out
 from vestige.ratios.divergences import FAMILY, estimates
 from vestige.ratios.permutation import permutation_test
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.weights import Diagnosis, diagnose, resample
 from vestige.vestiges.conclusion import conclude
-from vestige.vestiges.cross_fit import FIT_ROWS, HeldOut, held_out
 from vestige.vestiges.lines import METRICS, PAIR_ROWS, metric_estimates, some_rows
 
 # Columns whose spreads differ by more than this drown the others in FID, KID and MMD.

@@ -15,8 +15,8 @@ from torch import Tensor
 from vestige.core import checks
 from vestige.core.checks import ArrayLike
 from vestige.ratios import Ratio
+from vestige.ratios.cross_fit import FIT_ROWS, held_out
 from vestige.ratios.weights import Diagnosis, diagnose, self_normalise, temper
-from vestige.vestiges.cross_fit import FIT_ROWS, held_out
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,13 @@ from vestige.ratios import KLIEPNet, Stack, divergences
 
 ESTIMATORS = ("kliep", "stack")
 KLIEP: dict[str, dict[str, Any]] = {
-    "fast": {"skip": "none", "lr": 1e-3, "decay": 0.0, "steps": 600, "epochs": 1, "patience": 60},
+    "fast": {"skip": "none", "learning_rate": 1e-3, "weight_decay": 0.0, "steps": 600, "epochs": 1, "patience": 60},
     "paper": {
         "hidden": (256, 256),
         "skip": "none",
-        "lr": 1e-5,
-        "decay": 0.0,
-        "batch": 2000,
+        "learning_rate": 1e-5,
+        "weight_decay": 0.0,
+        "batch_size": 2000,
         "steps": 1,
         "epochs": 1000,
         "gradient_clip": None,

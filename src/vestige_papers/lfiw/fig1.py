@@ -121,7 +121,7 @@ class LFIWFig1(Experiment[LFIWFig1Config]):
             return mean + deviation * torch.randn(n, 1, dtype=torch.float64, generator=rng.fork(draw_seed, "model"))
 
         on_progress(0.05, f"n = {config.n}: {config.members} classifiers")
-        base = Logistic(hidden=(config.hidden,), skip="none", steps=config.steps, batch=config.batch, epochs=1)
+        base = Logistic(hidden=(config.hidden,), skip="none", steps=config.steps, batch_size=config.batch, epochs=1)
         first = model(config.n, rng.child_seed(seed, "first"))
         fits = bootstrap(base, p, first, config.members, q_sampler=model, seed=seed)
         x = torch.linspace(-REACH, REACH, config.points, dtype=torch.float64)

@@ -219,9 +219,9 @@ class Goodness(Experiment[GoodnessSetting]):
         ratio = Logistic(
             hidden=(config.hidden,),
             skip="none",
-            lr=1e-3,
-            decay=0.0,
-            batch=32,  # and as many of the other side
+            learning_rate=1e-3,
+            weight_decay=0.0,
+            batch_size=32,  # and as many of the other side
             steps=1,
             epochs=config.classifier_epochs,
             calibration="platt",

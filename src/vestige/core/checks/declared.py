@@ -10,8 +10,9 @@
             declared(self)
 
 Whether a field is a whole number, a number, a name, a truth value or a tuple of them is read from its annotation, and
-None is allowed where the annotation has it. `among` may be anything that has `in` and can be listed, such as a
-registry; a function of no arguments where that would be imported too early.
+None is allowed where the annotation has it. `among` concerns words, beside which numbers may have bounds; it may be
+anything that has `in` and can be listed, such as a registry; a function of no arguments where that would be imported
+too early.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _allowed(value: Any, hint: Any, c: Constraint, name: str, owner: str) -> Non
     elif arm is bool:
         if not isinstance(value, bool):
             refuse(name, owner, "True or False", repr(value))
-    elif c.among is not None:
+    elif c.among is not None and arm not in (int, float):
         one_of(value, c.among() if callable(c.among) else c.among, name, owner)
     elif arm is int:
         i = whole(
@@ -129,7 +130,7 @@ def _fitting(value: Any, arms: list[Any]) -> Any:  # noqa: ANN401
 def options(kind: Any, preset: str | None, given: Mapping[str, Any], owner: str) -> dict[str, Any]:  # noqa: ANN401
     """`given` over the preset of that name of the dataclass `kind`; a name that it has no field for is refused."""
     chosen = {} if preset is None else kind.presets[one_of(preset, kind.presets, "preset", owner)]
-    fields = [f.name for f in dataclasses.fields(kind)]
+    fields = [f.name for f in dataclasses.fields(kind) if f.init]
     for option in given:
         one_of(option, fields, "options", owner)
     # JSON and command lines have no tuples

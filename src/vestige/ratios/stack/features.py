@@ -2,7 +2,7 @@
 
 Coordinates are standardised by the even mixture of p and q and clamped: where q is narrower than p, q's own scale
 would put a good part of p beyond the clip (4 % of each coordinate of N(0, 1) seen from N(0.5, 0.5^2)). Of p this
-keeps the mixture's mean and deviation (`stack_mixture` keeps more), and by="model" standardises by q alone for those
+keeps the mixture's mean and deviation (`stack.mixture` keeps more), and by="model" standardises by q alone for those
 who may not keep even that. Centres are k-means centres of q alone, so no row of p can be among them.
 """
 
@@ -122,12 +122,3 @@ class StackFeatures:
         if s.clip is None:
             return 0.0
         return float((((x - s.shift) / s.scale).abs() > s.clip).any(1).double().mean())
-
-    def state(self) -> dict[str, Tensor]:
-        """For `Ratio._state`."""
-        return self.standardise.state() | {"centres": self.centres, "full": torch.tensor(self.full)}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Tensor], clip: float) -> StackFeatures:
-        """The inverse of `state`."""
-        return cls(Standardiser.from_state(state, clip), state["centres"], bool(state["full"]))

@@ -24,7 +24,7 @@ from vestige.ratios.stack.features import nearest
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class GaussianMixture:
     """Diagonal Gaussians with their shares."""
 
     log_share: Float[Tensor, " k"]
@@ -51,7 +51,7 @@ def maximise(
     prior: float,
     least: float,
     floor: float,
-) -> Mixture:
+) -> GaussianMixture:
     """The mixture of rows of which `counted` belong to each component."""
     mass = counted.sum(0)[:, None]
     first, second = counted.mT @ z, counted.mT @ z.square()
@@ -60,21 +60,21 @@ def maximise(
     around = (second - 2 * mean * first + mass * mean.square()).clamp_min(0)  # rounding
     within = (around.sum(0) / mass.sum()).clamp_min(floor)
     variance = torch.where(enough, ((around + prior * within) / (mass + prior)).clamp_min(floor), within)
-    return Mixture(((mass + 1) / (mass + 1).sum()).log()[:, 0], mean, variance)
+    return GaussianMixture(((mass + 1) / (mass + 1).sum()).log()[:, 0], mean, variance)
 
 
 def fit_mixture(
     z: Float[Tensor, "n d"],
     rows: Float[Tensor, " n"],
-    start: Mixture | Float[Tensor, "k d"],
+    start: GaussianMixture | Float[Tensor, "k d"],
     *,
     iterations: int,
     prior: float = 10.0,
     least: float = 50.0,
     floor: float = 1e-6,
-) -> Mixture:
+) -> GaussianMixture:
     """EM from a mixture, or from centres; `rows` says how many rows each row counts for."""
-    if isinstance(start, Mixture):
+    if isinstance(start, GaussianMixture):
         centres, share = start.mean, torch.softmax(start.joint(z), 1)
     else:
         centres, share = start, torch.nn.functional.one_hot(nearest(z, start), len(start)).to(z.dtype)
@@ -89,7 +89,7 @@ def fit_mixture(
 class Pairs:
     """For each model and fold a mixture of p and one of q; the first model has one component, the second many."""
 
-    mixtures: tuple[tuple[tuple[Mixture, Mixture], ...], ...]  # model, fold, side
+    mixtures: tuple[tuple[tuple[GaussianMixture, GaussianMixture], ...], ...]  # model, fold, side
 
     @classmethod
     def fit(
@@ -119,25 +119,3 @@ class Pairs:
     def log_ratio(self, z: Float[Tensor, "n d"]) -> list[Float[Tensor, "folds n"]]:
         """log p/q by each model, in every fold."""
         return [torch.stack([p.log_prob(z) - q.log_prob(z) for p, q in folds]) for folds in self.mixtures]
-
-    def state(self) -> dict[str, Tensor]:
-        """For `Ratio._state`: one tensor for each model and field, folds and sides in front."""
-        out = {}
-        for m, folds in enumerate(self.mixtures):
-            for field in ("log_share", "mean", "variance"):
-                out[f"mixture.{m}.{field}"] = torch.stack(
-                    [torch.stack([getattr(side, field) for side in pair]) for pair in folds]
-                )
-        return out
-
-    @classmethod
-    def from_state(cls, state: dict[str, Tensor]) -> Pairs | None:
-        """The inverse of `state`; None where there are none."""
-        models: list[tuple[tuple[Mixture, Mixture], ...]] = []
-        while f"mixture.{len(models)}.mean" in state:
-            parts = [state[f"mixture.{len(models)}.{field}"] for field in ("log_share", "mean", "variance")]
-            folds = [
-                (Mixture(*(x[f, 0] for x in parts)), Mixture(*(x[f, 1] for x in parts))) for f in range(len(parts[0]))
-            ]
-            models.append(tuple(folds))
-        return cls(tuple(models)) if models else None

@@ -25,12 +25,12 @@ ADAM_FIRST, ADAM_SECOND, ADAM_FLOOR = 0.9, 0.999, 1e-8
 
 
 @dataclass(frozen=True)
-class Schedule:
+class StackSchedule:
     """How the networks are trained; `average` is the decay of the moving average, `warm_up` a share of the steps."""
 
     steps: int
-    batch: int
-    rate: float
+    batch_size: int
+    learning_rate: float
     warm_up: float
     average: float
     decays: tuple[float, ...]
@@ -38,7 +38,7 @@ class Schedule:
     def rate_at(self, step: int) -> float:
         """Linear warm-up times cosine."""
         warm = max(1, round(self.warm_up * self.steps))
-        return self.rate * min(1.0, (step + 1) / warm) * (1 + math.cos(math.pi * step / self.steps)) / 2
+        return self.learning_rate * min(1.0, (step + 1) / warm) * (1 + math.cos(math.pi * step / self.steps)) / 2
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,19 @@ class JointNets:
     """`decays x folds` models phi . a + MLP(z), folds innermost; z are the columns of phi after the constant."""
 
     linear: Float[Tensor, "members m 1"]
-    mlp: BatchedMLP
+    weights: list[Tensor]  # of the MLP's layers, each (members, in, out)
+    biases: list[Tensor]  # each (members, 1, out)
 
     @classmethod
     def zero(cls, members: int, m: int, sizes: Sequence[int], *, generator: torch.Generator) -> JointNets:
         """Models that all say log-ratio 0."""
         mlp = BatchedMLP(members, sizes, generator=generator, zero_last=True)
-        return cls(torch.zeros(members, m, 1), mlp)
+        layers = ([t.detach() for t in part] for part in (mlp.weights, mlp.biases))
+        return cls(torch.zeros(members, m, 1), *layers)
 
     def tensors(self) -> list[Tensor]:
         """Every parameter, the linear part first."""
-        return [self.linear, *self.mlp.parameters()]
+        return [self.linear, *self.weights, *self.biases]
 
     def pull_towards(self, other: JointNets, share: float) -> None:
         """Move every parameter by `share` of the way to that of `other`, in place."""
@@ -66,25 +68,20 @@ class JointNets:
 
     def coordinates(self, phi: Float[Tensor, "members n m"]) -> Float[Tensor, "members n d"]:
         """z as a view of phi = [1, z, products]."""
-        return phi[:, :, 1 : 1 + self.mlp.sizes[0]]
+        return phi[:, :, 1 : 1 + self.weights[0].shape[1]]
 
     def predict(self, phi: Float[Tensor, "n m"], *, chunk: int = 4096) -> Float[Tensor, "members n"]:
         """Logits of every member, in float64 so that a row's value does not depend on the rows beside it."""
-        state = {key: value.double() for key, value in self.state().items()}
-        exact = JointNets.from_state(state)
-        with torch.no_grad():
-            wide = [part.expand(self.mlp.members, -1, -1) for part in phi.double().split(chunk)]
-            parts = [torch.bmm(part, exact.linear) + exact.mlp(exact.coordinates(part)) for part in wide]
-        return torch.cat(parts, 1)[:, :, 0]
+        exact = JointNets(self.linear.double(), [w.double() for w in self.weights], [b.double() for b in self.biases])
+        wide = [part.expand(len(self.linear), -1, -1) for part in phi.double().split(chunk)]
+        return torch.cat([torch.bmm(part, exact.linear) + exact.layers(part)[-1] for part in wide], 1)[:, :, 0]
 
-    def state(self) -> dict[str, Tensor]:
-        """Parameters by name."""
-        return {"joint.linear": self.linear.detach(), **self.mlp.state("joint.")}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Tensor]) -> JointNets:
-        """The inverse of `state`."""
-        return cls(state["joint.linear"].clone(), BatchedMLP.from_state(state, prefix="joint."))
+    def layers(self, phi: Float[Tensor, "members n m"]) -> list[Tensor]:
+        """What the MLP's layers take in, and its output last."""
+        seen = [self.coordinates(phi)]
+        for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            seen.append(torch.baddbmm(b, seen[-1], w).relu_())
+        return [*seen, torch.baddbmm(self.biases[-1], seen[-1], self.weights[-1])]
 
 
 def systematic(weights: Float[Tensor, " n"], count: int, *, generator: torch.Generator) -> Int[Tensor, " count"]:
@@ -101,11 +98,9 @@ def write_gradient(
     nets: JointNets, phi: Float[Tensor, "members n m"], sign: Float[Tensor, " n"], into: list[Tensor]
 ) -> None:
     """The gradient of each member's mean softplus(-s f), written into tensors shaped as `nets.tensors()`."""
-    weights, biases = nets.mlp.weights, nets.mlp.biases
-    seen = [nets.coordinates(phi)]
-    for w, b in zip(weights[:-1], biases[:-1], strict=True):
-        seen.append(torch.baddbmm(b, seen[-1], w).relu_())
-    f = torch.baddbmm(biases[-1], seen[-1], weights[-1]).baddbmm_(phi, nets.linear)
+    weights = nets.weights
+    *seen, out = nets.layers(phi)
+    f = out.baddbmm_(phi, nets.linear)
     s = sign[:, None]
     back = torch.sigmoid_(f * -s).mul_(-s / len(sign))  # d softplus(-s f) / df
     depth = len(weights)
@@ -122,20 +117,20 @@ def train(
     phi: Float[Tensor, "n m"],
     n_p: int,
     weights: Float[Tensor, "folds n"],
-    schedule: Schedule,
+    schedule: StackSchedule,
     *,
     generator: torch.Generator,
 ) -> None:
     """Train in place on rows of p (the first `n_p`) and of q, each fold under its own weights."""
     with torch.no_grad():
-        phi, batch = phi.float(), schedule.batch
+        phi, batch = phi.float(), schedule.batch_size
         folds, copies = len(weights), len(schedule.decays)
         tensors = nets.tensors()
         flat, views = _one_vector(tensors)
         gradient, slots = torch.zeros_like(flat), []
         slots = [gradient[a:b].view(t.shape) for t, (a, b) in zip(tensors, views, strict=True)]
         decay = torch.tensor(schedule.decays).repeat_interleave(folds)
-        last = (nets.mlp.weights[-1], nets.mlp.biases[-1])
+        last = (nets.weights[-1], nets.biases[-1])
         parts = [decay * float(any(t is u for u in last)) for t in tensors]
         shrink = torch.cat([v.repeat_interleave(t[0].numel()) for v, t in zip(parts, tensors, strict=True)])
         average, first, second = flat.clone(), torch.zeros_like(flat), torch.zeros_like(flat)

@@ -3,11 +3,12 @@
 Every model minimises the logistic loss with p and q at half of the mass each, so its logit is log p/q for any sizes
 and weights. They are (1) a ridge logistic on phi = [1, z, products of z]; (2) the same with a constant and a slope of
 its own around each k-means centre of q; (3, 4) phi . a + MLP(z), lightly and strongly decayed; and, where rows are too
-few for all products, (5, 6) a Gaussian and a mixture of Gaussians for either side (`stack_mixture`). Each fails
+few for all products, (5, 6) a Gaussian and a mixture of Gaussians for either side (`mixture`). Each fails
 somewhere: a quadratic on two modes, local slopes and light decay in many dimensions, networks on tails that a quadratic
 fits, mixtures on what is no mixture. Each is fitted on every choice of all folds but one; the held-out log-ratios are
-stacked by a logistic with coefficients in [0, stack_top] and a ridge towards their mean (a coefficient sum below one
-shrinks what none of them could confirm: with p = q nothing is left). A new x gets the average over folds.
+stacked by a logistic with coefficients in [0, stack_top] and a ridge towards their mean (Wolpert 1992; Breiman 1996; a
+coefficient sum below one shrinks what none of them could confirm: with p = q nothing is left). A new x gets the average
+over folds.
 
 `held_out_p_` and `held_out_q_` are the held-out log-ratios of the training rows; divergences are estimated from these.
 `gap_`, the KL of rows seen in training minus the held-out KL, tells of memorising; beyond `gap_warning` nats the fit
@@ -21,25 +22,27 @@ into tails where no sample corrects it. What all this measures is in docs/chains
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.optimize import minimize
 from torch import Tensor
 
 from vestige.core import checks, rng
-from vestige.core.checks import ArrayLike
+from vestige.core.checks import ArrayLike, option
 from vestige.core.errors import NotFitted, VestigeWarning
 from vestige.core.numerics import weighted_mean
 from vestige.ratios.base import Ratio
 from vestige.ratios.newton import Design, NewtonFit, logistic_loss, newton_logistic
 from vestige.ratios.stack.features import StackFeatures
 from vestige.ratios.stack.mixture import Pairs
-from vestige.ratios.stack.nets import JointNets, Schedule, train
-from vestige.ratios.stack.stacking import assign_folds, combine, held_out_of
+from vestige.ratios.stack.nets import JointNets, StackSchedule, train
 
 KEPT_OF_P = {
     "mixture": "mean and deviation, of the even mixture with q or of many rows",
@@ -47,44 +50,88 @@ KEPT_OF_P = {
 }
 
 
+def assign_folds(weights: Float[Tensor, " n"], folds: int, *, generator: torch.Generator) -> Int[Tensor, " n"]:
+    """Random folds of equal size up to one, for rows that count and for rows of weight zero alike."""
+    order = torch.randperm(len(weights), generator=generator)
+    order = order[torch.argsort((weights[order] == 0).to(torch.int8), stable=True)]
+    fold = torch.empty_like(order)
+    fold[order] = torch.arange(len(weights)) % folds
+    return fold
+
+
+def combine(
+    held_out: Float[Tensor, "n models"],
+    sign: Float[Tensor, " n"],
+    weights: Float[Tensor, " n"],
+    *,
+    ridge: float,
+    top: float,
+) -> Float[Tensor, " models"]:
+    """Coefficients in [0, top] of the logistic on held-out log-ratios, with a ridge towards 1 / models."""
+    k = held_out.shape[1]
+    target, weights = (sign > 0).to(weights.dtype), weights / weights.sum()
+
+    def objective(c: Any) -> tuple[float, Any]:  # noqa: ANN401 - numpy's side of scipy
+        c_ = torch.from_numpy(c)
+        f = held_out @ c_
+        value = logistic_loss(f, sign, weights) + ridge * (c_ - 1 / k).square().sum() / 2
+        slope = held_out.mT @ (weights * (torch.sigmoid(f) - target)) + ridge * (c_ - 1 / k)
+        return float(value), slope.numpy()
+
+    start = np.full(k, 1 / k)
+    found = minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0.0, top)] * k,
+        options={"ftol": 1e-13, "gtol": 1e-9},
+    )
+    return torch.from_numpy(found.x)
+
+
+def held_out_of(every: Float[Tensor, "folds models n"], fold: Int[Tensor, " n"]) -> Float[Tensor, "n models"]:
+    """Of all folds' predictions, each row's from the models that were fitted without it."""
+    return every.gather(0, fold.expand(1, every.shape[1], -1))[0].mT
+
+
 @dataclass(eq=False)
 class Stack(Ratio):
     """Cross-fitted models, stacked. The fields are the recipe; the defaults are measured."""
 
-    folds: int = 3
-    clip: float = 4.5  # of standardised coordinates
-    centres: int = 16  # at most; and at most centre_budget / d, and one for each 20 rows
-    centre_budget: int = 1024
-    rows_a_product: float = 100.0  # all products z_i z_j where each has so many rows, else squares alone
-    ridge: float = 0.15  # in pseudo-rows for each column of phi: the more columns, the less each may say
-    hidden: int = 32
-    decays: tuple[float, ...] = (0.01, 0.5)
-    rate: float = 3e-2
-    warm_up: float = 0.1
-    average: float = 0.98
-    batch: int = 125  # of p, and as many of q
-    epochs: int = 8
-    warm_epochs: int = 4
-    min_steps: int = 150
-    max_steps: int = 4000
-    keep: float = 0.5  # of the previous networks at a warm start; the rest of each parameter is fresh
-    stack_ridge: float = 1e-4
-    stack_top: float = 2.0
+    folds: int = option(3, low=2)
+    clip: float = option(4.5, above=0)  # of standardised coordinates
+    centres: int = option(16, low=0)  # at most; and at most centre_budget / d, and one for each 20 rows
+    centre_budget: int = option(1024, low=0)
+    rows_a_product: float = option(100.0, above=0)  # all products z_i z_j where each has so many rows, else squares
+    ridge: float = option(0.15, above=0)  # in pseudo-rows for each column of phi: the more columns, the less each says
+    hidden: int = option(32, low=1)
+    decays: tuple[float, ...] = option((0.01, 0.5), low=0)
+    learning_rate: float = option(3e-2, above=0)
+    warm_up: float = option(0.1, low=0, below=1)
+    average: float = option(0.98, low=0, below=1)
+    batch_size: int = option(125, low=1)  # of p, and as many of q
+    epochs: int = option(8, low=1)
+    warm_epochs: int = option(4, low=1)
+    min_steps: int = option(150, low=1)
+    max_steps: int = option(4000, low=1)
+    keep: float = option(0.5, low=0, high=1)  # of the previous networks at a warm start; the rest is fresh
+    stack_ridge: float = option(1e-4, low=0)
+    stack_top: float = option(2.0, above=0)
     gap_warning: float = 0.1
-    standardise: str = "mixture"  # of p and q; "model": by q alone, and no average over p is kept
+    standardise: str = option("mixture", among=KEPT_OF_P)  # "model": by q alone, and no average over p is kept
+
+    features_: StackFeatures = field(init=False, repr=False)
+    plain_: Tensor = field(init=False, repr=False)  # folds m
+    local_: Tensor = field(init=False, repr=False)  # folds m
+    blocks_: Tensor = field(init=False, repr=False)  # folds k 1+d
+    nets_: JointNets = field(init=False, repr=False)
+    pairs_: Pairs | None = field(init=False, repr=False)
+    coefficients_: Tensor = field(init=False, repr=False)
+    fold_seed_: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        self.decays = tuple(self.decays)  # JSON knows lists alone
         self._previous: Stack | None = None
-        self._features: StackFeatures
-        self._plain: Tensor  # folds m
-        self._local: Tensor  # folds m
-        self._blocks: Tensor  # folds k 1+d
-        self._nets: JointNets
-        self._pairs: Pairs | None
-        self._coefficients: Tensor
-        self._fold_seed: int
 
     def fit_from(
         self,
@@ -99,26 +146,14 @@ class Stack(Ratio):
         """`fit`, started at what `previous`, a stack of the same configuration, has learnt. It may be `self`."""
         if previous.width_ is None:
             raise NotFitted("Stack.fit_from was called with a stack that is not fitted.")
-        if previous.config() != self.config():
-            checks.refuse("previous", "Stack.fit_from", "a Stack of the same configuration", previous.config())
-        self._previous = Stack(**{k: v for k, v in previous.config().items() if k != "estimator"})
-        self._previous.load_state_dict(previous.state_dict())
+        other = {f.name for f in fields(self) if f.init and getattr(previous, f.name) != getattr(self, f.name)}
+        if other:
+            checks.refuse("previous", "Stack.fit_from", "a Stack of the same configuration", f"another {min(other)}")
+        self._previous = copy.copy(previous)  # it may be `self`; a fit replaces what it learns, and changes none of it
         try:
             return self.fit(p, q, p_weights=p_weights, q_weights=q_weights, seed=seed)
         finally:
             self._previous = None
-
-    def _check(self) -> None:
-        for name in ("folds", "hidden", "batch", "epochs", "warm_epochs", "min_steps", "max_steps"):
-            checks.whole(getattr(self, name), name, "Stack", low=2 if name == "folds" else 1)
-        for name in ("clip", "ridge", "rate", "rows_a_product", "stack_top"):
-            checks.number(getattr(self, name), name, "Stack", low=0, open_low=True)
-        for name in ("warm_up", "average", "keep"):
-            checks.number(getattr(self, name), name, "Stack", low=0, high=1, open_high=name != "keep")
-        checks.number(self.stack_ridge, "stack_ridge", "Stack", low=0)
-        checks.one_of(self.standardise, KEPT_OF_P, "standardise", "Stack")
-        for decay in self.decays:
-            checks.number(decay, "decays", "Stack", low=0)
 
     def _fit(
         self,
@@ -128,7 +163,6 @@ class Stack(Ratio):
         q_weights: Float[Tensor, " n_q"] | None,
         seed: int,
     ) -> None:
-        self._check()
         previous, n_p, d = self._previous, len(p), p.shape[1]
         if previous is not None and previous.width_ != d:
             checks.refuse("p", "Stack.fit_from", f"{previous.width_} features wide", d)
@@ -137,13 +171,13 @@ class Stack(Ratio):
         folds = min(self.folds, int((w_p > 0).sum()), int((w_q > 0).sum()))
         if folds < 2:
             checks.refuse("weights", "Stack.fit", "positive on at least two rows of each side", "one row")
-        if previous is not None and folds != len(previous._plain):
-            checks.refuse("p", "Stack.fit_from", f"enough for {len(previous._plain)} folds", f"{folds} rows that count")
-        self._fold_seed = previous._fold_seed if previous else rng.child_seed(seed, "folds")
-        assigned = [assign_folds(w, folds, generator=rng.fork(self._fold_seed, i)) for i, w in enumerate((w_p, w_q))]
+        if previous is not None and folds != len(previous.plain_):
+            checks.refuse("p", "Stack.fit_from", f"enough for {len(previous.plain_)} folds", f"{folds} rows that count")
+        self.fold_seed_ = previous.fold_seed_ if previous else rng.child_seed(seed, "folds")
+        assigned = [assign_folds(w, folds, generator=rng.fork(self.fold_seed_, i)) for i, w in enumerate((w_p, w_q))]
         ess = min(1 / float(w.square().sum()) for w in (w_p, w_q))
-        self._features = previous._features if previous else self._look(p, q, w_p, w_q, ess, seed)
-        design = self._features(torch.cat([p, q]))
+        self.features_ = previous.features_ if previous else self._look(p, q, w_p, w_q, ess, seed)
+        design = self.features_(torch.cat([p, q]))
         fold, weights = torch.cat(assigned), torch.cat([w_p, w_q])
         sign = torch.cat([torch.ones_like(w_p), -torch.ones_like(w_q)])
         trained = torch.stack([torch.where(fold == f, 0.0, weights) for f in range(folds)])
@@ -151,30 +185,30 @@ class Stack(Ratio):
             trained[:, side] *= ess * (folds - 1) / folds / trained[:, side].sum(1, keepdim=True)
         newton = self._fit_newton(design, sign, trained, previous)
         steps = self._fit_nets(design.phi, n_p, trained, previous, seed)
-        self._pairs = None
-        if not self._features.full and self.standardise == "mixture":
-            before = getattr(previous, "_pairs", None)
-            self._pairs = Pairs.fit(design.phi[:, 1 : 1 + d], n_p, trained, self._features.centres, before)
+        self.pairs_ = None
+        if not self.features_.full and self.standardise == "mixture":
+            before = previous.pairs_ if previous else None
+            self.pairs_ = Pairs.fit(design.phi[:, 1 : 1 + d], n_p, trained, self.features_.centres, before)
         every = self._models(design)
         held_out = held_out_of(every, fold)
-        self._coefficients = combine(held_out, sign, weights, ridge=self.stack_ridge, top=self.stack_top)
-        outside = held_out @ self._coefficients
-        inside = (torch.einsum("fmn,m->n", every, self._coefficients) - outside) / (folds - 1)
+        self.coefficients_ = combine(held_out, sign, weights, ridge=self.stack_ridge, top=self.stack_top)
+        outside = held_out @ self.coefficients_
+        inside = (torch.einsum("fmn,m->n", every, self.coefficients_) - outside) / (folds - 1)
         self.held_out_p_, self.held_out_q_ = outside[:n_p], outside[n_p:]
         kl = float(weighted_mean(outside[:n_p], w_p))
         self.gap_ = float(weighted_mean(inside[:n_p], w_p)) - kl
         self.report_ |= {
             "folds": folds,
-            "quadratic": "full" if self._features.full else "diagonal",
-            "centres": len(self._features.centres),
-            "clipped_p": self._features.clipped(p),
-            "clipped_q": self._features.clipped(q),
+            "quadratic": "full" if self.features_.full else "diagonal",
+            "centres": len(self.features_.centres),
+            "clipped_p": self.features_.clipped(p),
+            "clipped_q": self.features_.clipped(q),
             "newton_iterations": [fit.iterations for fit in newton],
             "converged": all(fit.converged for fit in newton),
             "steps": steps,
             "held_out_loss": float(logistic_loss(outside, sign, weights / 2)),
             "held_out_loss_of_models": [float(logistic_loss(f, sign, weights / 2)) for f in held_out.mT],
-            "coefficients": self._coefficients.tolist(),
+            "coefficients": self.coefficients_.tolist(),
             "held_out_kl": kl,
             "gap": self.gap_,
             "kept_of_p": KEPT_OF_P[self.standardise],
@@ -193,39 +227,39 @@ class Stack(Ratio):
         for f, weights in enumerate(trained):
             rows = weights.nonzero()[:, 0]
             s, w, phi = sign[rows], weights[rows], design.phi[rows]
-            start = (previous._plain[f], phi.new_zeros(1, 0)) if previous else None
+            start = (previous.plain_[f], phi.new_zeros(1, 0)) if previous else None
             plain.append(newton_logistic(phi, s, w, ridge=ridge, start=start))
             if design.local.shape[1]:
                 blocks = phi.new_zeros(design.groups, design.local.shape[1])
-                start = (previous._local[f], previous._blocks[f]) if previous else (plain[-1].head, blocks)
+                start = (previous.local_[f], previous.blocks_[f]) if previous else (plain[-1].head, blocks)
                 local.append(newton_logistic(design.rows(rows), s, w, ridge=ridge, start=start))
-        self._plain = torch.stack([fit.head for fit in plain])
-        self._local = torch.stack([fit.head for fit in local]) if local else self._plain[:0]
-        self._blocks = torch.stack([fit.blocks for fit in local]) if local else self._plain.new_zeros(0, 0, 0)
+        self.plain_ = torch.stack([fit.head for fit in plain])
+        self.local_ = torch.stack([fit.head for fit in local]) if local else self.plain_[:0]
+        self.blocks_ = torch.stack([fit.blocks for fit in local]) if local else self.plain_.new_zeros(0, 0, 0)
         return [*plain, *local]
 
     def _fit_nets(self, phi: Tensor, n_p: int, trained: Tensor, previous: Stack | None, seed: int) -> int:
         """Models 3 and 4 of every fold; returns the number of steps."""
-        folds, d = len(trained), self._features.centres.shape[1]
+        folds, d = len(trained), self.features_.centres.shape[1]
         sizes, members = [d, self.hidden, self.hidden, 1], folds * len(self.decays)
-        per_epoch = math.ceil(max(n_p, len(phi) - n_p) * (folds - 1) / folds / self.batch)
+        per_epoch = math.ceil(max(n_p, len(phi) - n_p) * (folds - 1) / folds / self.batch_size)
         steps = (self.warm_epochs if previous else self.epochs) * per_epoch
         steps = min(max(steps, self.min_steps), self.max_steps)
-        schedule = Schedule(steps, self.batch, self.rate, self.warm_up, self.average, self.decays)
-        self._nets = JointNets.zero(members, phi.shape[1], sizes, generator=rng.fork(seed, "init"))
+        schedule = StackSchedule(steps, self.batch_size, self.learning_rate, self.warm_up, self.average, self.decays)
+        self.nets_ = JointNets.zero(members, phi.shape[1], sizes, generator=rng.fork(seed, "init"))
         if previous is not None:
-            self._nets.pull_towards(previous._nets, self.keep)
-        train(self._nets, phi, n_p, trained, schedule, generator=rng.fork(seed, "batches"))
+            self.nets_.pull_towards(previous.nets_, self.keep)
+        train(self.nets_, phi, n_p, trained, schedule, generator=rng.fork(seed, "batches"))
         return steps
 
     def _models(self, design: Design) -> Float[Tensor, "folds models n"]:
-        models = [self._plain @ design.phi.mT]
-        if len(self._local):
-            models.append(torch.stack([design.logit(*fit) for fit in zip(self._local, self._blocks, strict=True)]))
-        nets = self._nets.predict(design.phi)
-        z = design.phi[:, 1 : 1 + self._features.centres.shape[1]]
-        generative = [] if self._pairs is None else self._pairs.log_ratio(z)
-        return torch.stack([*models, *nets.unflatten(0, (-1, len(self._plain))), *generative], 1)
+        models = [self.plain_ @ design.phi.mT]
+        if len(self.local_):
+            models.append(torch.stack([design.logit(*fit) for fit in zip(self.local_, self.blocks_, strict=True)]))
+        nets = self.nets_.predict(design.phi)
+        z = design.phi[:, 1 : 1 + self.features_.centres.shape[1]]
+        generative = [] if self.pairs_ is None else self.pairs_.log_ratio(z)
+        return torch.stack([*models, *nets.unflatten(0, (-1, len(self.plain_))), *generative], 1)
 
     def _warn(self) -> None:
         if self.gap_ > self.gap_warning:
@@ -235,16 +269,4 @@ class Stack(Ratio):
             warnings.warn("Newton's method of Stack did not converge; raise 'ridge'.", VestigeWarning, stacklevel=4)
 
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-        return self._coefficients @ self._models(self._features(x)).mean(0)
-
-    def _state(self) -> dict[str, Tensor]:
-        newton = {"plain": self._plain, "local": self._local, "blocks": self._blocks}
-        rest = {"coefficients": self._coefficients, "fold_seed": torch.tensor(self._fold_seed)}
-        generative = self._pairs.state() if self._pairs else {}
-        return self._features.state() | newton | self._nets.state() | rest | generative
-
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        self._features = StackFeatures.from_state(state, self.clip)
-        self._plain, self._local, self._blocks = state["plain"], state["local"], state["blocks"]
-        self._nets, self._pairs = JointNets.from_state(state), Pairs.from_state(state)
-        self._coefficients, self._fold_seed = state["coefficients"], int(state["fold_seed"])
+        return self.coefficients_ @ self._models(self.features_(x)).mean(0)

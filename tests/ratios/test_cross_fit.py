@@ -2,11 +2,13 @@
 
 import torch
 
-from vestige.chains.cross_fit import CrossFit, cross_fit
 from vestige.core import rng
 from vestige.ratios import Logistic
+from vestige.ratios.base import known_ratios
 from vestige.ratios.calibration import platt
-from vestige.ratios.stack.stacking import assign_folds
+from vestige.ratios.cross_fit import CrossFit, cross_fit
+from vestige.ratios.stack.stack import assign_folds
+from vestige.store.codec import decode, encode
 
 BASE = Logistic(kind="quadratic")
 OPTIONS = {"folds": 3, "seed": 7}
@@ -43,5 +45,5 @@ def test_calibration_is_platts_on_the_held_out_values_and_is_stored():
     torch.testing.assert_close(found.log_ratio_q, affine(raw.log_ratio_q))
     x = draw(9, 3)
     torch.testing.assert_close(found.ratio.log_ratio(x), affine(raw.ratio.log_ratio(x)))
-    again = CrossFit.from_state(BASE, found.ratio.state())
+    again = decode(CrossFit, *encode(found.ratio), classes=known_ratios())
     assert torch.equal(again.log_ratio(x), found.ratio.log_ratio(x))

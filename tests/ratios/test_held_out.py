@@ -7,10 +7,10 @@ import torch
 from vestige.core.errors import InputError
 from vestige.ratios import Ratio
 from vestige.ratios.bootstrap import Bootstrap
+from vestige.ratios.cross_fit import FittedRows, evaluate
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.stack.stack import Stack
 from vestige.vestiges import held_out
-from vestige.vestiges.cross_fit import Part, evaluate
 
 
 def gaussians(n_p, n_q, *, shift=0.5, scale=1.3, d=2, seed=0):
@@ -35,12 +35,6 @@ class Memoriser(Ratio):
     def _log_ratio(self, x):
         values = [9.0 if r in self.seen_[0] else -9.0 if r in self.seen_[1] else 1.0 for r in map(tuple, x.tolist())]
         return torch.tensor(values, dtype=torch.float64)
-
-    def _state(self):
-        return {}
-
-    def _load_state(self, state):
-        pass
 
 
 @pytest.mark.parametrize("rows", [20_000, 60])
@@ -80,7 +74,7 @@ def test_rows_of_weight_zero_are_not_fitted_on():
     p, q, _ = gaussians(60, 80)
     weights = torch.full((80,), 1 / 40, dtype=torch.float64)
     weights[40:] = 0
-    part = Part.of(q, weights, 1000, 0, "q")
+    part = FittedRows.of(q, weights, 1000, 0, "q")
     assert sorted(part.rows.tolist()) == list(range(40))
     found = held_out(p, q, q_weights=weights, estimator=Logistic(kind="linear"))
     assert len(found.log_ratio_q) == 80  # yet they have a log-ratio
@@ -114,7 +108,7 @@ def test_evaluation_in_blocks_is_evaluation_at_once(monkeypatch):
     p, q, _ = gaussians(200, 200)
     fit = Bootstrap(Logistic(kind="linear"), 3).fit(p, q)
     whole = evaluate(fit, q)
-    monkeypatch.setattr("vestige.vestiges.cross_fit.BLOCK", 7)
+    monkeypatch.setattr("vestige.ratios.cross_fit.BLOCK", 7)
     assert torch.allclose(evaluate(fit, q), whole, atol=1e-12)
     assert whole.shape == (200, 3)
 
@@ -132,7 +126,7 @@ def test_the_same_seed_gives_the_same_bits_and_arguments_stay():
 
 def test_names_and_sizes_are_checked():
     p, q, _ = gaussians(50, 50)
-    with pytest.raises(InputError, match="Did you mean 'Logistic'"):
-        held_out(p, q, estimator="Logistik")
+    with pytest.raises(InputError, match="Did you mean 'logistic'"):
+        held_out(p, q, estimator="logistik")
     with pytest.raises(InputError, match="at least 6 rows"):
         held_out(p[:4], q)

@@ -1,0 +1,247 @@
+"""Cross-fitting: log-ratios that no row has judged itself by, since every row's value comes from a fit without the row.
+
+`fold_by_fold` fits any estimator once a fold, on the rest; a `Stack` cross-fits by itself and hands over its held-out
+values. Platt's two numbers, fitted on the held-out values, calibrate them (LFIW App. C.1): a loss without a lower bound
+may overshoot, and as the slope is never negative, an estimator that found nothing ends at r = 1.
+
+`cross_fit` is the plain case: all rows, the folds' mean for a new x. `held_out` is what two sets of any size are
+compared by: of very large ones a random part is fitted on, and the rows outside it, held out by nature, get the mean of
+the folds' log-ratios. A `Bootstrap` brings intervals with it: each row's come from an ensemble that has not seen it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vestige.core import checks, rng
+from vestige.core.numerics import weighted_mean
+from vestige.ratios.auto import MANY_FEATURES, auto, look
+from vestige.ratios.base import Ratio
+from vestige.ratios.bootstrap import Bootstrap
+from vestige.ratios.calibration import Affine, held_out_figures, platt
+from vestige.ratios.logistic import Logistic
+from vestige.ratios.registry import RATIOS, build
+from vestige.ratios.stack.stack import Stack, assign_folds
+
+# Rows of each side that a ratio is fitted on, and rows whose log-ratios are computed at once.
+FIT_ROWS = 20_000
+BLOCK = 8192
+FOLDS = 3
+# An estimator that is worse than a simple classifier by so much has missed what there is to see.
+BLIND_NATS = 0.05
+
+
+class FoldFits(NamedTuple):
+    """One fit a fold, the values of every row by the fit without it, and how much larger KL(p || q) looks inside."""
+
+    fits: tuple[Ratio, ...]
+    value_p: Float[Tensor, "n_p k"]
+    value_q: Float[Tensor, "n_q k"]
+    gap: float
+
+
+def fold_by_fold(
+    estimator: Ratio,
+    p: Float[Tensor, "n_p d"],
+    q: Float[Tensor, "n_q d"],
+    p_weights: Float[Tensor, " n_p"] | None,
+    q_weights: Float[Tensor, " n_q"] | None,
+    *,
+    folds: tuple[Int[Tensor, " n_p"], Int[Tensor, " n_q"]],
+    seed: int,
+) -> FoldFits:
+    """Copies of `estimator`, each fitted without the rows of both sides that `folds` gives its number."""
+    sides = ((p, p_weights, folds[0]), (q, q_weights, folds[1]))
+    fits: list[Ratio] = []
+    values: list[list[Tensor]] = [[], []]
+    count = 1 + int(folds[0].max())
+    inside = 0.0
+    for k in range(count):
+        (p_in, w_p), (q_in, w_q) = ((x[f != k], None if w is None else w[f != k]) for x, w, f in sides)
+        child = rng.child_seed(seed, "fold", k)
+        fits.append(dataclasses.replace(estimator).fit(p_in, q_in, p_weights=w_p, q_weights=w_q, seed=child))
+        for out, (x, _, f) in zip(values, sides, strict=True):
+            out.append(evaluate(fits[k], x[f == k]))
+        inside += float(weighted_mean(evaluate(fits[k], p_in)[:, 0], w_p)) / count
+    joined = []
+    for out, (_, _, f) in zip(values, sides, strict=True):
+        value = torch.empty(len(f), out[0].shape[1], dtype=torch.float64)
+        for k in range(count):
+            value[f == k] = out[k]
+        joined.append(value)
+    gap = inside - float(weighted_mean(joined[0][:, 0], p_weights))
+    return FoldFits(tuple(fits), joined[0], joined[1], gap)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Fits that each lack a fold, and the map from their values to log p/q."""
+
+    fits: tuple[Ratio, ...]
+    affine: Affine
+
+    def log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+        """The mean over folds."""
+        return self.affine(torch.stack([fit.log_ratio(x) for fit in self.fits]).mean(0))
+
+
+class HeldOutFit(NamedTuple):
+    """A fitted ratio, its held-out values, and how much larger KL(p || q) looks on rows that were fitted on."""
+
+    ratio: Stack | CrossFit
+    log_ratio_p: Float[Tensor, " n_p"]
+    log_ratio_q: Float[Tensor, " n_q"]
+    gap: float
+
+
+def cross_fit(
+    estimator: Ratio,
+    p: Float[Tensor, "n_p d"],
+    q: Float[Tensor, "n_q d"],
+    p_weights: Float[Tensor, " n_p"] | None,
+    q_weights: Float[Tensor, " n_q"] | None,
+    *,
+    folds: int,
+    calibrated: bool,
+    seed: int,
+) -> HeldOutFit:
+    """Copies of `estimator`, each fitted without one fold of both sides, and on request calibrated."""
+    w_p, w_q = (x.new_full((len(x),), 1 / len(x)) if w is None else w for x, w in ((p, p_weights), (q, q_weights)))
+    fold_p, fold_q = (assign_folds(w, folds, generator=rng.fork(seed, "folds", i)) for i, w in enumerate((w_p, w_q)))
+    found = fold_by_fold(estimator, p, q, w_p, w_q, folds=(fold_p, fold_q), seed=seed)
+    raw_p, raw_q = found.value_p[:, 0], found.value_q[:, 0]
+    affine = platt(raw_p, raw_q, w_p, w_q) if calibrated else Affine(1.0, 0.0)
+    return HeldOutFit(CrossFit(found.fits, affine), affine(raw_p), affine(raw_q), affine.slope * found.gap)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Calibrated held-out log p/q on the rows of both sides, and how they came about."""
+
+    log_ratio_p: Float[Tensor, " n_p"]
+    log_ratio_q: Float[Tensor, " n_q"]
+    interval_q: Float[Tensor, "n_q 2"] | None  # of a bootstrap
+    report: dict[str, Any]
+    warnings: tuple[str, ...]
+    blind: str | None  # why the log-ratios miss a difference that is plain to see
+
+
+@dataclass(frozen=True)
+class FittedRows:
+    """The rows of one side that are fitted on: all, or as many as are allowed, at random and in random order."""
+
+    x: Float[Tensor, "m d"]
+    weights: Float[Tensor, " m"] | None
+    rows: Int[Tensor, " m"]  # their positions in the whole side
+
+    @classmethod
+    def of(
+        cls, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None, most: int, seed: int, side: str
+    ) -> FittedRows:
+        """At most `most` rows of `x`; rows of weight zero have nothing to say."""
+        order = torch.randperm(len(x), generator=rng.fork(seed, "held-out", side))
+        order = order if weights is None else order[weights[order] > 0]
+        order = order[:most]
+        if len(order) < 2 * FOLDS:
+            checks.refuse(side, "held_out", f"at least {2 * FOLDS} rows of positive weight", len(order))
+        return cls(x[order].to(torch.float64), None if weights is None else weights[order], order)
+
+
+def held_out(
+    p: Float[Tensor, "n_p d"],
+    q: Float[Tensor, "n_q d"],
+    *,
+    q_weights: Float[Tensor, " n_q"] | None = None,
+    estimator: str | Ratio = "auto",
+    rows: int = FIT_ROWS,
+    bootstrap: int = 0,
+    seed: int = 0,
+) -> HeldOut:
+    """Cross-fit `estimator` ("auto", a name of RATIOS, or a ratio) on at most `rows` rows a side, and calibrate.
+
+    `bootstrap` fits make an ensemble with intervals; its base is `estimator`, and `Logistic` for "auto".
+    """
+    part_p, part_q = FittedRows.of(p, None, rows, seed, "p"), FittedRows.of(q, q_weights, rows, seed, "q")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ratio, why = choose(estimator, part_p.x, part_q.x, bootstrap)
+        value_p, value_q, gap = _everywhere(ratio, p, q, part_p, part_q, seed)
+    w_p = torch.full((len(p),), 1 / len(p), dtype=torch.float64)
+    w_q = torch.full((len(q),), 1 / len(q), dtype=torch.float64) if q_weights is None else q_weights
+    affine = platt(value_p[:, 0], value_q[:, 0], w_p, w_q)
+    log_p, log_q = affine(value_p), affine(value_q)
+    figures = held_out_figures(log_p[:, 0], log_q[:, 0], w_p, w_q)
+    simple = look(part_p.x, part_q.x, seed=seed) if q_weights is None and p.shape[1] <= MANY_FEATURES else None
+    report = {
+        "estimator": type(ratio).__name__,
+        "why": why,
+        "rows_p": len(part_p.x),
+        "rows_q": len(part_q.x),
+        "gap": gap,
+        "calibration": {"slope": affine.slope, "offset": affine.offset},
+        "held_out": figures,
+        "simple_log_loss": simple,
+    }
+    blind = None
+    if simple is not None and figures["log_loss"] > simple + BLIND_NATS:
+        blind = f"a simple classifier does better than {type(ratio).__name__} (held-out log-loss {simple:.3f} against "
+        blind += f"{figures['log_loss']:.3f})"
+    told = tuple(dict.fromkeys(str(w.message) for w in caught))
+    return HeldOut(log_p[:, 0], log_q[:, 0], log_q[:, 1:] if log_q.shape[1] > 1 else None, report, told, blind)
+
+
+def choose(estimator: str | Ratio, p: Tensor, q: Tensor, bootstrap: int) -> tuple[Ratio, str]:
+    """An unfitted estimator, and why this one."""
+    if isinstance(estimator, Ratio):
+        base, why = dataclasses.replace(estimator), "as given"
+    elif estimator == "auto" and bootstrap:
+        base, why = Logistic(), "its networks train as one, so that a bootstrap of it is cheap"
+    elif estimator == "auto":
+        base = auto(p, q)
+        why = str(base.report_["why"]).rstrip(".")
+    else:
+        names = ["auto", *(name for name in RATIOS if name != "bootstrap")]  # which is asked for by `bootstrap`
+        base, why = build(checks.one_of(estimator, names, "estimator", "held_out")), "as asked for"
+    return (
+        (Bootstrap(base, bootstrap), f"{bootstrap} fits of {type(base).__name__}: {why}") if bootstrap else (base, why)
+    )
+
+
+def _everywhere(
+    ratio: Ratio, p: Tensor, q: Tensor, part_p: FittedRows, part_q: FittedRows, seed: int
+) -> tuple[Float[Tensor, "n_p k"], Float[Tensor, "n_q k"], float]:
+    """Held-out values of every row, and the gap."""
+    sides = part_p.x, part_q.x, part_p.weights, part_q.weights
+    if isinstance(ratio, Stack):
+        ratio.fit(part_p.x, part_q.x, p_weights=part_p.weights, q_weights=part_q.weights, seed=seed)
+        found = FoldFits((ratio,), ratio.held_out_p_[:, None], ratio.held_out_q_[:, None], ratio.gap_)
+    else:
+        folds = torch.arange(len(part_p.x)) % FOLDS, torch.arange(len(part_q.x)) % FOLDS  # rows in random order
+        found = fold_by_fold(ratio, *sides, folds=folds, seed=seed)
+    values = []
+    for x, part, own in ((p, part_p, found.value_p), (q, part_q, found.value_q)):
+        value = own.new_empty(len(x), own.shape[1])
+        rest = torch.ones(len(x), dtype=torch.bool)
+        rest[part.rows] = False
+        if bool(rest.any()):
+            value[rest] = torch.stack([evaluate(fit, x[rest]) for fit in found.fits]).mean(0)
+        value[part.rows] = own
+        values.append(value)
+    return values[0], values[1], found.gap
+
+
+def evaluate(fit: Ratio, x: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+    """log-ratio of each row, and for a bootstrap the ends of its interval."""
+    rows = []
+    for block in torch.split(x, BLOCK):
+        block = block.to(torch.float64)
+        columns = [fit.log_ratio(block), *(fit.interval(block) if isinstance(fit, Bootstrap) else ())]
+        rows.append(torch.stack(columns, 1))
+    return torch.cat(rows)

@@ -1,0 +1,41 @@
+"""The estimators by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vestige.core import checks
+from vestige.ratios.base import Ratio
+from vestige.ratios.bootstrap import Bootstrap
+from vestige.ratios.bregman import Bregman
+from vestige.ratios.bridge import Bridge
+from vestige.ratios.fgan import FGAN
+from vestige.ratios.forest import Forest
+from vestige.ratios.kliep import KLIEP
+from vestige.ratios.kliep_net import KLIEPNet
+from vestige.ratios.logistic import Logistic
+from vestige.ratios.lsif import LSIF
+from vestige.ratios.stack.stack import Stack
+from vestige.ratios.ulsif import RULSIF, ULSIF
+
+# Every estimator by its name, one line each.
+RATIOS: dict[str, type[Ratio]] = {
+    "bootstrap": Bootstrap,
+    "bregman": Bregman,
+    "bridge": Bridge,
+    "fgan": FGAN,
+    "forest": Forest,
+    "kliep": KLIEP,
+    "kliep_net": KLIEPNet,
+    "logistic": Logistic,
+    "lsif": LSIF,
+    "rulsif": RULSIF,
+    "stack": Stack,
+    "ulsif": ULSIF,
+}
+
+
+def build(name: str, /, *, preset: str | None = None, **options: Any) -> Ratio:  # noqa: ANN401 - of the estimator
+    """The unfitted estimator of that name; options stand over the preset's."""
+    kind = RATIOS[checks.one_of(name, RATIOS, "name", "ratios.build")]
+    return kind(**checks.options(kind, preset, options, kind.__name__))
