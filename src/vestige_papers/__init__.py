@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vestige.runner.experiment import Experiment
+from vestige.runner import Experiment
 from vestige_papers.beyond.audit import BeyondAudit
 from vestige_papers.beyond.chain import BeyondChain
 from vestige_papers.beyond.matrix import BeyondMatrix

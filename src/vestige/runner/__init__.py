@@ -1,20 +1,62 @@
 """(configuration, seed) -> Record: resumable, in parallel, here or on a cluster; settings searched on validation."""
 
+from vestige.runner.claims import (
+    Claim,
+    Condition,
+    Finding,
+    NotJudged,
+    Rule,
+    Verdict,
+    at_least,
+    at_most,
+    half,
+    in_one_case,
+    need,
+    shown,
+    some,
+    those,
+)
+from vestige.runner.experiment import BEYOND, Experiment, Gap, Line, OnProgress, gap, grouped, line
 from vestige.runner.grid import Search, Validated, search
 from vestige.runner.local import run
 from vestige.runner.plan import Unit, configured, home, parse, plan
+from vestige.runner.trained import OnHeldOutRows, Trained
 from vestige.runner.unit import Finished, run_unit
 
 __all__ = [
+    "BEYOND",
+    "Claim",
+    "Condition",
+    "Experiment",
+    "Finding",
     "Finished",
+    "Gap",
+    "Line",
+    "NotJudged",
+    "OnHeldOutRows",
+    "OnProgress",
+    "Rule",
     "Search",
+    "Trained",
     "Unit",
     "Validated",
+    "Verdict",
+    "at_least",
+    "at_most",
     "configured",
+    "gap",
+    "grouped",
+    "half",
     "home",
+    "in_one_case",
+    "line",
+    "need",
     "parse",
     "plan",
     "run",
     "run_unit",
     "search",
+    "shown",
+    "some",
+    "those",
 ]

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, Facts, audit, audit_of
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, those
-from vestige.runner.experiment import Experiment, Line, OnProgress, line
+from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, line, those
 from vestige_papers.beyond.papers import PUBLISHED
 from vestige_papers.robust import audit as robust_audit
 from vestige_papers.robust.audit import PLAIN, SPLIT, RobustAuditConfig, holds

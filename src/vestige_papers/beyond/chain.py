@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige.chains.drifting import mixture
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, those
-from vestige.runner.experiment import Experiment, Line, OnProgress, grouped, line
+from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, grouped, line, those
 from vestige_papers.cdre.fig2 import chained, follow_all, mean, oracle, share
 
 if TYPE_CHECKING:

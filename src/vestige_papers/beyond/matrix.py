@@ -36,8 +36,7 @@ from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.checks import ArrayLike
 from vestige.features import PCA
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, those
-from vestige.runner.experiment import Experiment, Line, OnProgress, grouped, line
+from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, grouped, line, those
 from vestige_papers.cdre.static import load, shuffled
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ import torch
 
 from vestige.continual.generation import agreement, forgetting, rank_correlation
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, NotJudged, Rule, line
 from vestige_papers.cdre.generators import (
     PAPER_SIZE,
     ROWS,

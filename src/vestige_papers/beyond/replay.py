@@ -39,8 +39,20 @@ from vestige.continual.learners.vgr import VGRConfig
 from vestige.continual.learners.weighted_replay import WeightedReplayConfig
 from vestige.continual.record import Record
 from vestige.metrics import matrix
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, some
-from vestige.runner.experiment import BEYOND, Experiment, Line, OnProgress, gap, grouped, line
+from vestige.runner import (
+    BEYOND,
+    Claim,
+    Experiment,
+    Finding,
+    Line,
+    NotJudged,
+    OnProgress,
+    Rule,
+    gap,
+    grouped,
+    line,
+    some,
+)
 from vestige_papers.beyond import replay_rows as kinds
 from vestige_papers.rwalk.runs import for_validation
 

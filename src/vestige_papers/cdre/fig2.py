@@ -35,8 +35,7 @@ from vestige.core.checks import ArrayLike
 from vestige.core.errors import InputError
 from vestige.ratios import divergences
 from vestige.ratios.divergences import Gaussian, gaussian_divergence
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, those
-from vestige.runner.experiment import Experiment, Line, OnProgress, grouped, line
+from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, grouped, line, those
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -27,8 +27,7 @@ from vestige import metrics
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.ratios import KLIEPNet, Stack
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, some, those
-from vestige.runner.experiment import Experiment, Line, OnProgress, line
+from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, line, some, those
 from vestige_papers.cdre.static import ESTIMATORS, estimated, load, scalar, shuffled
 
 if TYPE_CHECKING:

@@ -39,8 +39,7 @@ from vestige.core import checks, rng
 from vestige.features import CVAE, Classifier
 from vestige.generators import GENERATORS, Generator, build
 from vestige.generators.pictures import grid, unpack
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, need
-from vestige.runner.experiment import Experiment, Line, OnProgress, line
+from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, line, need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

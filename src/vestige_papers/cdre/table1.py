@@ -30,8 +30,7 @@ from vestige import metrics
 from vestige.continual.record import Record
 from vestige.core.checks import refuse
 from vestige.ratios import KLIEPNet, Stack
-from vestige.runner.claims import Claim, Finding, Rule, in_one_case, those
-from vestige.runner.experiment import Experiment, Line, OnProgress, grouped, line
+from vestige.runner import Claim, Experiment, Finding, Line, OnProgress, Rule, grouped, in_one_case, line, those
 from vestige_papers.cdre.static import ESTIMATORS, encoder, estimated, load, scalar, shuffled
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from vestige.core.checks import refuse
 from vestige.core.errors import MissingPackage
 from vestige.data import readers as files
 from vestige.ratios import KLIEPNet, Stack
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, those
-from vestige.runner.experiment import Experiment, Line, OnProgress, line
+from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, line, those
 from vestige_papers.cdre.static import ESTIMATORS, estimated, load, scalar, shuffled
 
 PAPER = {

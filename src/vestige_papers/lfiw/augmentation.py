@@ -17,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -29,12 +29,25 @@ from vestige.core import rng
 from vestige.ratios import weights
 from vestige.ratios.calibration import held_out_figures
 from vestige.ratios.weights import Augmented
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, in_one_case, those
-from vestige.runner.experiment import BEYOND, C, Experiment, Line, gap, grouped, line
+from vestige.runner import (
+    BEYOND,
+    Claim,
+    Experiment,
+    Finding,
+    Line,
+    NotJudged,
+    Rule,
+    gap,
+    grouped,
+    in_one_case,
+    line,
+    those,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+C = TypeVar("C")
 REAL, MADE, BOTH = "D_cl", "D_g", "D_cl + D_g"
 MADE_WEIGHTED, BOTH_WEIGHTED = "D_g + LFIW", "D_cl + D_g + LFIW"
 MADE_SHUFFLED, BOTH_SHUFFLED = "D_g + shuffled", "D_cl + D_g + shuffled"

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule, those
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, line, those
 from vestige_papers.lfiw.goodness import BINS, EVERY_MODEL, Cases, Goodness, by_case, label, mean_of
 
 if TYPE_CHECKING:

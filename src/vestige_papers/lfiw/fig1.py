@@ -32,8 +32,7 @@ from vestige.core import rng
 from vestige.core.checks import ArrayLike
 from vestige.ratios import Logistic
 from vestige.ratios.bootstrap import bootstrap
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, some, those
-from vestige.runner.experiment import Experiment, Line, OnProgress, grouped, line
+from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, grouped, line, some, those
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

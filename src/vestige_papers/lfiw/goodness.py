@@ -36,8 +36,7 @@ from vestige.core import checks
 from vestige.core.errors import NotEstimable
 from vestige.ratios import Logistic, weights
 from vestige.ratios.calibration import expected_calibration_error, held_out_figures, reliability
-from vestige.runner.claims import NotJudged
-from vestige.runner.experiment import Experiment, OnProgress, grouped
+from vestige.runner import Experiment, NotJudged, OnProgress, grouped
 from vestige_papers.cdre.static import scalar
 from vestige_papers.lfiw import models
 from vestige_papers.lfiw.models import MODELS, OWN, FeatureDraw, GoodnessSetting, WeighedModel

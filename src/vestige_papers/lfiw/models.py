@@ -29,7 +29,7 @@ from vestige.core import checks, rng
 from vestige.core.errors import MissingPackage
 from vestige.data import readers as files
 from vestige.features import FeatureMap
-from vestige.runner.experiment import OnProgress
+from vestige.runner import OnProgress
 from vestige_papers.cdre.static import load, shuffled
 
 MODELS = ("vae", "gan", "under-trained", "skewed")

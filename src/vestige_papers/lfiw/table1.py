@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule, half, those
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, half, line, those
 from vestige_papers.lfiw.goodness import (
     DEFAULT,
     EVERY_MODEL,

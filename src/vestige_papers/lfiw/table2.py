@@ -50,8 +50,7 @@ from vestige.generators.pictures import pack
 from vestige.nets.classifier import Classifier
 from vestige.nets.convolutional import image_shape
 from vestige.ratios.calibration import Affine, platt
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, some, those
-from vestige.runner.experiment import BEYOND, Gap, Line, OnProgress, gap, line
+from vestige.runner import BEYOND, Claim, Finding, Gap, Line, NotJudged, OnProgress, Rule, gap, line, some, those
 from vestige_papers.cdre.static import load
 from vestige_papers.lfiw.augmentation import (
     BOTH,
@@ -211,15 +210,8 @@ def fit_critic(
     return CalibratedCritic(best, platt(p, q, torch.ones_like(p), torch.ones_like(q)), log_losses)
 
 
-class Unit(NamedTuple):
-    """What a Record holds."""
-
-    values: dict[str, Tensor]
-    details: dict[str, Any]
-
-
-def measure(setting: OmniglotSetting, seed: int, on_progress: OnProgress) -> Unit:
-    """Draw, train, weigh, train again."""
+def measure(setting: OmniglotSetting, seed: int, on_progress: OnProgress) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Draw, train, weigh, train again: values and details of a Record."""
     real, validate, test = drawings(setting, seed)
     options: dict[str, Any] = dict(DAGAN.presets[checks.one_of(setting.dagan, DAGAN.presets, "dagan", "lfiw-table2")])
     options |= {} if setting.steps is None else {"steps": setting.steps}
@@ -254,7 +246,7 @@ def measure(setting: OmniglotSetting, seed: int, on_progress: OnProgress) -> Uni
             values |= ranking(outputs(trained, made.x).argmax(1) == made.y, weighed, setting)
     held_out = torch.cat([part.x.unflatten(0, (setting.classes, -1)) for part in (validate, test)], 1)
     details["grid"] = grid(held_out, made, weighed, setting)
-    return Unit(values | weighed.facts, details)
+    return values | weighed.facts, details
 
 
 def ranking(right: Tensor, weighed: Weighed, setting: OmniglotSetting) -> dict[str, Tensor]:

@@ -31,7 +31,7 @@ from vestige.generators.vae import VAE
 from vestige.nets import MLP
 from vestige.ratios import Forest
 from vestige.ratios.weights import Augmented
-from vestige.runner.experiment import OnProgress
+from vestige.runner import OnProgress
 from vestige_papers.cdre.static import load
 from vestige_papers.lfiw.augmentation import Augmentation, outputs, train, training_sets, weigh
 

@@ -53,8 +53,20 @@ from vestige.policy.evaluation import Evaluation, evaluate
 from vestige.policy.regression import Settings
 from vestige.policy.rewards import known_reward
 from vestige.policy.training import PPO, train
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, at_most, half, those
-from vestige.runner.experiment import Experiment, Line, OnProgress, grouped, line
+from vestige.runner import (
+    Claim,
+    Experiment,
+    Finding,
+    Line,
+    NotJudged,
+    OnProgress,
+    Rule,
+    at_most,
+    grouped,
+    half,
+    line,
+    those,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

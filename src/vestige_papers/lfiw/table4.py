@@ -24,8 +24,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, line
 from vestige_papers.lfiw.goodness import (
     ESTIMATORS,
     EVERY_MODEL,

@@ -23,9 +23,7 @@ from vestige import data
 from vestige.continual import learners as methods
 from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, audited_run
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, those
-from vestige.runner.experiment import Line, OnProgress, line
-from vestige.runner.trained import Trained
+from vestige.runner import Claim, Finding, Line, NotJudged, OnProgress, Rule, Trained, line, those
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -46,9 +46,7 @@ from vestige.continual.record import Record
 from vestige.core import checks, rng
 from vestige.data.streams import Permute
 from vestige.data.task import Task
-from vestige.runner.claims import Claim, Finding, Rule, at_least, need, those
-from vestige.runner.experiment import Line, OnProgress, line
-from vestige.runner.trained import Trained
+from vestige.runner import Claim, Finding, Line, OnProgress, Rule, Trained, at_least, line, need, those
 from vestige_papers.robust.first_batches import KINDS, Early, prediction_entropies, watch
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Rule, at_least, at_most, need
-from vestige.runner.experiment import Line
+from vestige.runner import Claim, Line, Rule, at_least, at_most, need
 from vestige_papers.robust.replay import replayed
 from vestige_papers.robust.runs import (
     CORESET,

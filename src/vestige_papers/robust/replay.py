@@ -23,8 +23,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, NotJudged, Rule, at_least, at_most, need
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Line, NotJudged, Rule, at_least, at_most, line, need
 from vestige_papers.robust.runs import (
     CORESET,
     DROPOUT,

@@ -31,8 +31,7 @@ from vestige.continual.record import Record
 from vestige.continual.versions import named
 from vestige.data.dataset import DataSet, every_nth
 from vestige.metrics import matrix
-from vestige.runner.experiment import Line, grouped, line
-from vestige.runner.trained import OnHeldOutRows, Trained
+from vestige.runner import Line, OnHeldOutRows, Trained, grouped, line
 from vestige_papers.robust.published import printed
 from vestige_papers.rwalk.runs import for_validation
 

@@ -14,8 +14,7 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Rule
-from vestige.runner.experiment import Line, grouped, line
+from vestige.runner import Line, Rule, grouped, line
 from vestige_papers.robust.runs import VCL, RobustRuns, RobustSetting, accuracy, filled, new_task
 from vestige_papers.robust.split import LAPTOP, LEFT_OUT, SMOKE
 from vestige_papers.rwalk.search import SEARCH

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule, at_least, at_most, need, shown
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, at_least, at_most, line, need, shown
 from vestige_papers.robust.published import WHOLE_TASK
 from vestige_papers.robust.runs import (
     CORESET,

@@ -23,8 +23,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule, at_least, need, shown
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, at_least, line, need, shown
 from vestige_papers.robust.replay import CUT, RobustFig11, RobustFig12, under
 from vestige_papers.robust.runs import HYBRID, VCL, VGR, WITH_CORESET, Replayed, RobustSetting, accuracy, by_row, filled
 from vestige_papers.robust.split import OTHER_STEPS, shortened, with_other_steps

@@ -24,8 +24,7 @@ from torch import Tensor
 
 from vestige.continual.record import Record
 from vestige.metrics.uncertainty import THETAS, Roc, unseen_task_roc
-from vestige.runner.claims import Claim, Finding, Rule, at_least, need, some
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, at_least, line, need, some
 from vestige_papers.robust.replay import PRESETS, RobustFig11
 from vestige_papers.robust.runs import VCL, VGR, RobustRuns, RobustSetting, by_row
 from vestige_papers.robust.split import RobustFig6

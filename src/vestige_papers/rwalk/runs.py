@@ -26,8 +26,7 @@ from vestige.continual.record import Record
 from vestige.continual.versions import named
 from vestige.data.dataset import DataSet, every_nth
 from vestige.metrics import matrix
-from vestige.runner.experiment import Line, grouped, line
-from vestige.runner.trained import OnHeldOutRows, Trained
+from vestige.runner import Line, OnHeldOutRows, Trained, grouped, line
 
 JOINT = "joint"
 # row of the tables -> method here; "-S" is with samples

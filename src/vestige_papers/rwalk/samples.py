@@ -16,8 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule, need, shown
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, line, need, shown
 from vestige_papers.rwalk.runs import WITH, Incremental, RWalkSetting, accuracy, filled
 from vestige_papers.rwalk.table1 import CHOSEN_MNIST, RWalkTable1MNIST
 

@@ -13,8 +13,7 @@ from statistics import fmean
 from typing import ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Rule
-from vestige.runner.experiment import Line, line
+from vestige.runner import Line, Rule, line
 from vestige_papers.rwalk.runs import WITH, WITHOUT, Incremental, RWalkChoice, RWalkSetting, filled, score
 
 SEARCH = "A search has no verdict; it says what it chose."

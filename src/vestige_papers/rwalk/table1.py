@@ -20,8 +20,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule, need, shown
-from vestige.runner.experiment import Line
+from vestige.runner import Claim, Finding, Line, Rule, need, shown
 from vestige_papers.rwalk.runs import (
     JOINT,
     WITH,

@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule, need, shown
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, line, need, shown
 from vestige_papers.rwalk.runs import Incremental, RWalkSetting, accuracy, by_row, means_by_row
 
 PAPER = {"iCaRL": 50.8, "GEM": 65.4, "RWalk-S": 70.1}

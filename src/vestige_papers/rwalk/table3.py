@@ -13,8 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule, need, shown
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, line, need, shown
 from vestige_papers.rwalk.runs import JOINT, Incremental, RWalkSetting, accuracy, filled, forgetting, intransigence
 from vestige_papers.rwalk.table1 import CHOSEN_MNIST, RWalkTable1MNIST
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, Rule, need, shown
-from vestige.runner.experiment import Line, line
+from vestige.runner import Claim, Finding, Line, Rule, line, need, shown
 from vestige_papers.rwalk.runs import (
     JOINT,
     WITH,
