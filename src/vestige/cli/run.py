@@ -97,11 +97,16 @@ class RunVerb:
                 device_of(self.device, EXPERIMENTS[unit.experiment].computes_on(unit.config))
         documents = []
         for name in names:
-            if grid:
-                units = searches[name].winners(self._records(f"{name}, search", searches[name].units()))
-            else:
-                units = plans[name]
-            records = self._records(name, units)
+            units = searches[name].units() if grid else plans[name]
+            found: dict[Path, Record] = {}
+            for stage in (f"{name}, search", name) if grid else (name,):
+                if grid and stage == name:
+                    units = searches[name].winners([found[unit.path] for unit in units])
+                with self._shown(stage, units) as shown:
+                    for finished in self._finished(units, shown):
+                        found[finished.unit.path] = finished.record
+                        shown.done(finished)
+            records = [found[unit.path] for unit in units]
             experiment = EXPERIMENTS[name]
             verdict = experiment.verdict(records)
             figures = self._draw(experiment, records)
@@ -117,16 +122,14 @@ class RunVerb:
         if self.json:
             output.document(documents)
 
-    def _records(self, title: str, units: Sequence[Unit]) -> list[Record]:
-        """The Records of `units`, in their order."""
-        found: dict[Path, Record] = {}
+    @contextlib.contextmanager
+    def _shown(self, title: str, units: Sequence[Unit]) -> Iterator[Board]:
+        """What shows how far `units` are; says what is stored where the run is interrupted."""
         # Ray prints what happens to its machines; stdout is for the answer.
         aside = contextlib.redirect_stdout(sys.stderr) if self.ray else contextlib.nullcontext()
         with aside, board(title, len({unit.path for unit in units}), as_json=self.json) as shown:
             try:
-                for finished in self._finished(units, shown):
-                    found[finished.unit.path] = finished.record
-                    shown.done(finished)
+                yield shown
             except KeyboardInterrupt:
                 whole = sum(unit.finished() is not None for unit in units)
                 shown.say(
@@ -134,7 +137,6 @@ class RunVerb:
                     "goes on from there."
                 )
                 raise
-        return [found[unit.path] for unit in units]
 
     def _finished(self, units: Sequence[Unit], shown: Board) -> Iterator[Finished]:
         """Units as they are finished, here or on a cluster."""

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from scipy.special import ndtri
-
 Verdict = Literal["ok", "at least", "refused"]
 NAN = math.nan
 
@@ -73,6 +71,8 @@ class Estimate:
     @classmethod
     def normal(cls, value: Any, std_error: Any, level: float = 0.95, **fields: Any) -> Self:  # noqa: ANN401 - see above
         """With the normal interval of its standard error."""
+        from scipy.special import ndtri  # imported late: a table of the shell needs no scipy
+
         reach = float(ndtri((1 + level) / 2)) * std_error
         return cls(value, value - reach, value + reach, level, std_error, **fields)
 

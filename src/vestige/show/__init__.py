@@ -11,59 +11,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vestige.show.grids import Heat, images, matrix
-    from vestige.show.page import Heading, Page, Part, Picture, Verbatim
-    from vestige.show.points import pareto_front, plane, quadrant, scatter_front
-    from vestige.show.series import bars, curves
-    from vestige.show.style import encode, save, settled
-    from vestige.show.tables import Link, Table
+    from vestige.show.grids import Heat as Heat
+    from vestige.show.grids import images as images
+    from vestige.show.grids import matrix as matrix
+    from vestige.show.page import Heading as Heading
+    from vestige.show.page import Page as Page
+    from vestige.show.page import Part as Part
+    from vestige.show.page import Picture as Picture
+    from vestige.show.page import Verbatim as Verbatim
+    from vestige.show.points import pareto_front as pareto_front
+    from vestige.show.points import plane as plane
+    from vestige.show.points import quadrant as quadrant
+    from vestige.show.points import scatter_front as scatter_front
+    from vestige.show.series import bars as bars
+    from vestige.show.series import curves as curves
+    from vestige.show.style import encode as encode
+    from vestige.show.style import save as save
+    from vestige.show.style import settled as settled
+    from vestige.show.tables import Link as Link
+    from vestige.show.tables import Table as Table
 
 HOMES = {
-    "Verbatim": "page",
-    "Heading": "page",
-    "Heat": "grids",
-    "Link": "tables",
-    "Page": "page",
-    "Part": "page",
-    "Picture": "page",
-    "Table": "tables",
-    "bars": "series",
-    "curves": "series",
-    "encode": "style",
-    "images": "grids",
-    "matrix": "grids",
-    "pareto_front": "points",
-    "plane": "points",
-    "quadrant": "points",
-    "save": "style",
-    "scatter_front": "points",
-    "settled": "style",
+    "grids": ("Heat", "images", "matrix"),
+    "page": ("Heading", "Page", "Part", "Picture", "Verbatim"),
+    "points": ("pareto_front", "plane", "quadrant", "scatter_front"),
+    "series": ("bars", "curves"),
+    "style": ("encode", "save", "settled"),
+    "tables": ("Link", "Table"),
 }
-
-__all__ = [
-    "Heading",
-    "Heat",
-    "Link",
-    "Page",
-    "Part",
-    "Picture",
-    "Table",
-    "Verbatim",
-    "bars",
-    "curves",
-    "encode",
-    "images",
-    "matrix",
-    "pareto_front",
-    "plane",
-    "quadrant",
-    "save",
-    "scatter_front",
-    "settled",
-]
+__all__ = sorted(name for names in HOMES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a function or a class of one of the files
-    if name in HOMES:
-        return getattr(import_module(f"vestige.show.{HOMES[name]}"), name)
-    raise AttributeError(f"module 'vestige.show' has no attribute {name!r}")
+    home = next((module for module, names in HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'vestige.show' has no attribute {name!r}")
+    return getattr(import_module(f"vestige.show.{home}"), name)

@@ -8,7 +8,15 @@ import torch
 
 from vestige import data
 from vestige.chains import Chain
-from vestige.cli.demo.drift import DIVERGENCE, DigitGenerator, Drift, DriftConfig, GeneratorConfig, by_digit, follow
+from vestige.cli.demo.drift import (
+    DIVERGENCE,
+    DigitDrift,
+    DigitGenerator,
+    DriftConfig,
+    GeneratorConfig,
+    by_digit,
+    follow,
+)
 from vestige.core import rng
 from vestige.features import PCA
 
@@ -57,6 +65,6 @@ def test_gaps_and_rises_by_hand():
     nan = math.nan
     monitor = torch.tensor([[0.1, nan, nan], [0.2, 0.3, nan], [0.4, nan, 0.0]], dtype=torch.float64)
     truth = torch.tensor([[0.1, nan, nan], [0.25, 0.3, nan], [0.5, 0.6, 0.0]], dtype=torch.float64)
-    judged = Drift(monitor, monitor, monitor, truth, {}, torch.zeros(3, 3, 4))
+    judged = DigitDrift(monitor, monitor, monitor, truth, {}, torch.zeros(3, 3, 4))
     assert judged.gone.tolist() == pytest.approx([0.05, 0.1])  # the refused cell has no gap
     assert judged.risen == pytest.approx((0.3, 0.35))  # monitor: digit 0 alone; truth: mean of 0.4 and 0.3

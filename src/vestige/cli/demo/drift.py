@@ -102,7 +102,7 @@ class DriftConfig:
 
 
 @dataclass(frozen=True)
-class Drift:
+class DigitDrift:
     """D[t, j]: Jensen-Shannon divergence of digit j after the t-th digit, in nats; NaN before j was learnt."""
 
     monitor: Float[Tensor, "t t"]
@@ -132,7 +132,9 @@ def by_digit(data: DataSet, digits: int) -> list[Float[Tensor, "n d"]]:
     return [data.floats(x[y == digit]).flatten(1) for digit in range(digits)]
 
 
-def follow(data: DataSet, config: DriftConfig, *, seed: int, on_step: Callable[[int], None] = lambda _: None) -> Drift:
+def follow(
+    data: DataSet, config: DriftConfig, *, seed: int, on_step: Callable[[int], None] = lambda _: None
+) -> DigitDrift:
     """Learn, delete, compare; `on_step` hears how many digits are done."""
     kept = by_digit(data, config.digits)  # for the truth: the generator and the monitor see each of these once
     n = config.digits
@@ -166,7 +168,7 @@ def follow(data: DataSet, config: DriftConfig, *, seed: int, on_step: Callable[[
             on_step(t + 1)
     last = [_one(generator, j, seed) for j in range(n)]
     pictures = torch.stack([torch.stack(row) for row in ([x[0] for x in kept], fresh, last)])
-    return Drift(value, low, high, truth, verdicts, pictures)
+    return DigitDrift(value, low, high, truth, verdicts, pictures)
 
 
 def _one(generator: DigitGenerator, digit: int, seed: int) -> Float[Tensor, " d"]:

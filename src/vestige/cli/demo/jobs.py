@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige import data
-from vestige.cli.demo.drift import Drift, DriftConfig, follow
+from vestige.cli.demo.drift import DigitDrift, DriftConfig, follow
 from vestige.continual.audit import Audit, audited_run
 from vestige.continual.learners import build
 from vestige.continual.protocol import Progress
@@ -158,7 +158,7 @@ class DemoResult:
 
     seed: int
     config: DemoConfig
-    drift: Drift
+    drift: DigitDrift
     records: dict[str, Record]  # the reference first
     reweighted: Reweighted
 
