@@ -21,7 +21,7 @@ from torch import Tensor
 from benchmarks.timing import Row, race
 from vestige.core import rng
 from vestige.generators import build
-from vestige.generators.wgan_gp import WGANGP, gradient_penalty
+from vestige.generators.wgan import WGANGP, gradient_penalty
 
 BATCH, STEPS, CONDITIONS, IMAGES = 64, 50, 10, 10_000
 
@@ -62,9 +62,9 @@ def rows() -> list[Row]:
     torch.set_num_threads(1)
     x = torch.rand(CONDITIONS * BATCH, 28, 28, generator=rng.fork(0, "pixels"))
     labels = torch.arange(len(x)) % CONDITIONS
-    generator = build("wgan_gp", preset="small", batch=BATCH, steps=STEPS)
+    generator = build("wgan_gp", preset="small", batch_size=BATCH, steps=STEPS)
     assert isinstance(generator, WGANGP)
-    one = build("wgan_gp", preset="small", batch=BATCH, steps=1)
+    one = build("wgan_gp", preset="small", batch_size=BATCH, steps=1)
     passes = _passes(generator.copy())
     # what a fit does once, whatever its length: copies, statistics, the watch
     contenders = {"fit": lambda: generator.copy().fit(x, labels), "once": lambda: one.copy().fit(x, labels)}

@@ -45,11 +45,11 @@ FOUR_A_TASK = VARIATIONAL | {"coreset": 4, "coreset_steps": 2}
 # A generator of a few units, taught in a few steps.
 TINY_GAN = {
     "generator": "gan_dense",
-    "generator_options": {"widths": (8,), "judge_widths": (8,), "epochs": 2, "batch": 20},
+    "generator_options": {"widths": (8,), "critic_widths": (8,), "epochs": 2, "batch_size": 20},
     "samples_per_class": 8,
 }
 
-TINY_VAE = {"encoder": (8,), "decoder": (8, 8), "codes": 3, "steps": 12, "batch": 20, "collapse": 0.0}
+TINY_VAE = {"encoder": (8,), "decoder": (8, 8), "codes": 3, "steps": 12, "batch_size": 20, "collapse": 0.0}
 TINY_REPLAY = {"hidden": (16,), "generator_options": TINY_VAE, "samples_per_class": 8}
 FOLLOWED = {"condition": "task", "resample": True, "min_rows": 40, "chain_samples": 60, "ess": 0.6}
 

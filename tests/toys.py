@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from vestige.core.checks import learnt
 from vestige.data.dataset import DataSet
 from vestige.generators.base import Generator
 
@@ -34,21 +35,20 @@ class Means(Generator):
     name: ClassVar[str] = "means"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"small": {}}
 
-    def _build(self, seed: int) -> None:
-        self.net = nn.Embedding(self.conditions, torch.Size(self.shape).numel())
-        nn.init.zeros_(self.net.weight)
+    net_: nn.Module = learnt()
 
-    def _fit(self, source, seed, tell):
+    def _build(self, seed: int) -> None:
+        self.net_ = nn.Embedding(self.conditions, torch.Size(self.shape).numel())
+        nn.init.zeros_(self.net_.weight)
+
+    def _fit(self, source, seed, on_progress):
         for c, rows in source.real.items():
-            self.net.weight.data[c] = rows.mean(0)
+            self.net_.weight.data[c] = rows.mean(0)
         return {"steps": 1, "curves": {}}
 
     def _draw(self, conditions, noise):
-        mean = self.net(conditions)
+        mean = self.net_(conditions)
         return mean + 1e-3 * torch.randn(mean.shape, generator=noise)
-
-    def _nets(self):
-        return {"net": self.net}
 
 
 def at_second_task(learner, stream):

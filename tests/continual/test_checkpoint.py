@@ -18,11 +18,11 @@ SMALL = {"hidden": (8,)}
 VARIATIONAL = SMALL | {"train_samples": 2, "test_samples": 3, "fit_steps": 3}
 CORESET = VARIATIONAL | {"coreset": 4, "coreset_steps": 2}
 MEMORY = SMALL | {"memory_per_class": 3}
-GAN = {"generator": "gan_dense", "generator_options": {"widths": (8,), "judge_widths": (8,), "epochs": 2}}
+GAN = {"generator": "gan_dense", "generator_options": {"widths": (8,), "critic_widths": (8,), "epochs": 2}}
 FIELDS = {"vgr": VARIATIONAL | GAN, "vgr_vcl": VARIATIONAL | GAN, "vgr_mc_dropout": SMALL | GAN}
 FIELDS |= {"vcl": VARIATIONAL, "vcl_coreset": CORESET, "coreset_only": CORESET}
 FIELDS |= dict.fromkeys(("icarl", "icarl_hb1", "gem", *(m for m in METHODS if m.endswith("_s"))), MEMORY)
-VAE = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch": 20, "collapse": 0.0}
+VAE = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch_size": 20, "collapse": 0.0}
 FIELDS |= {"dgr": SMALL | {"generator_options": VAE}}
 FIELDS |= {
     "weighted_replay": SMALL

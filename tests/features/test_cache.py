@@ -53,7 +53,9 @@ def test_other_samples_other_types_and_other_maps_miss(cached):
 
 
 def test_a_map_that_was_updated_has_other_keys(tmp_path):
-    vae = features.build("vae", dims=2, encoder=(8,), decoder=(8,), noise=0.001, epochs=20, batch_size=20, lr=2e-2)
+    vae = features.build(
+        "vae", dims=2, encoder=(8,), decoder=(8,), noise=0.001, epochs=20, batch_size=20, learning_rate=2e-2
+    )
     cached = Cached(vae.fit(X), tmp_path)
     before = cached(X)
     vae.update(X)

@@ -64,11 +64,17 @@ def test_refusals():
 
 
 def test_an_update_without_labels_is_refused(grown):
-    with pytest.raises(InputError, match=r"Classifier\.update must be given"):
+    with pytest.raises(InputError, match=r"ClassifierFeatures\.update must be given"):
         grown[0].copy().update(X)
 
 
 def test_the_presets_have_the_settings_of_the_appendix():
     paper, literal = (features.build("classifier", preset=name) for name in ("paper", "literal"))
-    assert (paper.dims, paper.epochs, paper.batch_size, paper.lr, paper.l2) == (64, 100, 100, 1e-3, 0.0)
+    assert (paper.dims, paper.epochs, paper.batch_size, paper.learning_rate, paper.weight_decay) == (
+        64,
+        100,
+        100,
+        1e-3,
+        0.0,
+    )
     assert (paper.hidden, literal.hidden) == ((), (6272,))

@@ -17,7 +17,15 @@ from vestige.features.rows import admit
 
 # so little training earns a warning that the codes say nothing
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
-SMALL_NET = {"dims": 3, "encoder": (12,), "decoder": (12,), "noise": 0.005, "epochs": 4, "batch_size": 15, "lr": 1e-2}
+SMALL_NET = {
+    "dims": 3,
+    "encoder": (12,),
+    "decoder": (12,),
+    "noise": 0.005,
+    "epochs": 4,
+    "batch_size": 15,
+    "learning_rate": 1e-2,
+}
 MAPS = {
     "classifier": {"dims": 4, "epochs": 1},
     "cvae": SMALL_NET,
@@ -230,9 +238,9 @@ def test_flat_rows_and_images_of_one_map_are_the_same_samples():
 
 def test_load_refuses_another_kind_of_map(tmp_path):
     path = fitted("pca").save(tmp_path / "map.json")
-    with pytest.raises(InputError, match=r"must be a stored Identity\. Got a PCA"):
+    with pytest.raises(StoreError, match=r"must be a Identity\. Got 'PCA'"):
         features.Identity.load(path)
     fields, tensors = store.load(path, "features")
-    store.save(path, "features", fields | {"config": {"map": "nonsense"}}, tensors)
+    store.save(path, "features", {"object": fields["object"] | {"class": "Nonsense"}}, tensors)
     with pytest.raises(StoreError, match="that this version can read"):
         features.load(path)

@@ -34,7 +34,15 @@ def digits():
     return real, generated, {c: test[found.test_y == c] for c in range(4)}
 
 
-SMALL = {"dims": 16, "encoder": (64,), "decoder": (64,), "noise": 0.01, "epochs": 12, "batch_size": 35, "lr": 2e-3}
+SMALL = {
+    "dims": 16,
+    "encoder": (64,),
+    "decoder": (64,),
+    "noise": 0.01,
+    "epochs": 12,
+    "batch_size": 35,
+    "learning_rate": 2e-3,
+}
 
 
 def test_the_tie_keeps_codes_in_place():

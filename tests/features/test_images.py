@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vestige.core.errors import InputError
-from vestige.features.images import Layout
+from vestige.features.rows import Layout
 
 IMAGE = torch.rand(5, 3, 4, 6, generator=torch.Generator().manual_seed(0))
 

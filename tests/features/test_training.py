@@ -4,9 +4,15 @@ import pytest
 import torch
 from torch import nn
 
+from vestige import features
 from vestige.core import rng
 from vestige.core.errors import InputError, NotEstimable
-from vestige.features.training import Schedule, batches, train
+from vestige.features.training import batches, train
+
+
+def settings(epochs, batch_size, learning_rate, weight_decay=0.0, seed=0, owner="test"):
+    rates = {"learning_rate": learning_rate, "weight_decay": weight_decay}
+    return {"epochs": epochs, "batch_size": batch_size, **rates, "seed": seed, "owner": owner}
 
 
 def test_every_row_once_and_no_small_batch():
@@ -27,8 +33,8 @@ def test_it_finds_the_weighted_ridge_solution():
     def loss(i):
         return (net(x[i]).squeeze(1) - y[i]).square()
 
-    for lr in (0.1, 0.01, 0.001):
-        train(net, loss, weights, Schedule(200, 60, lr, l2), 0, "test")
+    for rate in (0.1, 0.01, 0.001):
+        train(net, loss, weights, **settings(200, 60, rate, l2))
     design = torch.cat([x, torch.ones(60, 1)], 1).double()
     w = weights.double()[:, None] / 60
     # gradient of mean w (design b - y)^2 + (l2 / 2)(b_1^2 + b_2^2): the bias is not in the penalty
@@ -47,7 +53,7 @@ def test_the_losses_are_those_of_a_plain_loop():
             return nn.Linear(3, 1)
 
     net, twin = make(), make()
-    losses = train(net, lambda i: net(x[i]).square().sum(1), weights, Schedule(2, 5, 1e-2, 0.0), 7, "test")
+    losses = train(net, lambda i: net(x[i]).square().sum(1), weights, **settings(2, 5, 1e-2, seed=7))
     optimizer, order, expected = torch.optim.Adam(twin.parameters(), lr=1e-2), rng.fork(7, "batches"), []
     for _ in range(2):
         total = 0.0
@@ -66,14 +72,18 @@ def test_a_loss_that_is_not_finite_stops_it():
     net = nn.Linear(1, 1)
     with pytest.raises(NotEstimable, match="training of Thing diverged in epoch 1"):
         train(
-            net, lambda i: net(torch.ones(len(i), 1))[:, 0] * torch.inf, torch.ones(4), Schedule(3, 2, 1, 0), 0, "Thing"
+            net,
+            lambda i: net(torch.ones(len(i), 1))[:, 0] * torch.inf,
+            torch.ones(4),
+            **settings(3, 2, 1.0, owner="Thing"),
         )
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("epochs", 0), ("batch_size", 1), ("lr", 0.0), ("lr", float("inf")), ("l2", -1.0)]
+    ("field", "value"),
+    [("epochs", 0), ("batch_size", 1), ("learning_rate", 0.0), ("learning_rate", float("inf")), ("weight_decay", -1.0)],
 )
 def test_refusals(field, value):
-    settings = {"epochs": 1, "batch_size": 2, "lr": 0.1, "l2": 0.0} | {field: value}
-    with pytest.raises(InputError, match=f"'{field}' of test"):
-        Schedule(**settings).check("test")
+    for name in ("vae", "classifier"):
+        with pytest.raises(InputError, match=f"'{field}' of"):
+            features.build(name, **{field: value})

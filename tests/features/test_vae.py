@@ -8,11 +8,19 @@ import torch
 from toys import blobs
 from vestige import features
 from vestige.core.errors import InputError, VestigeWarning
-from vestige.features.rows import Part, gather
+from vestige.features.rows import Argument, gather
 from vestige.features.vae import Prior, active_codes, vae_loss
 from vestige.nets.vae import VAENet
 
-SMALL = {"dims": 3, "encoder": (24,), "decoder": (24,), "noise": 0.005, "epochs": 15, "batch_size": 20, "lr": 1e-2}
+SMALL = {
+    "dims": 3,
+    "encoder": (24,),
+    "decoder": (24,),
+    "noise": 0.005,
+    "epochs": 15,
+    "batch_size": 20,
+    "learning_rate": 1e-2,
+}
 DATA = blobs(n_classes=3, per_class=40)
 X = DATA.floats(DATA.train_x).flatten(1)
 FIRST, SECOND = X[:60], X[60:]
@@ -40,7 +48,7 @@ def brute_force(net, x, noise, before, tie, variance):
 @torch.no_grad()
 def test_the_loss_is_equation_15(tie, tied):
     net, before = (VAENet(36, 3, (24,), (24,), seed=s) for s in (0, 1))
-    parts = [Part("new", TASKS[2][:4], None, 1), Part("old", {0: TASKS[0][:9], 1: TASKS[1][:2]}, None, 2)]
+    parts = [Argument("new", TASKS[2][:4], None, 1), Argument("old", {0: TASKS[0][:9], 1: TASKS[1][:2]}, None, 2)]
     rows, _ = gather(parts, "test", (36,), dtype=torch.float32)
     noise = torch.randn(len(rows), 3, generator=torch.Generator().manual_seed(0))
     prior = Prior(*before.encode(rows.x), tie) if tied else Prior.standard(len(rows), 3)
@@ -102,14 +110,22 @@ def test_it_learns_to_reconstruct_and_to_code():
 
 
 def test_codes_that_say_nothing_earn_a_warning():
-    with pytest.warns(VestigeWarning, match=r"codes of VAE say nothing.*smaller 'noise' than 1e\+06"):
+    with pytest.warns(VestigeWarning, match=r"codes of VAEFeatures say nothing.*smaller 'noise' than 1e\+06"):
         vae = features.build("vae", **SMALL | {"noise": 1e6}).fit(X)
     assert vae.report_["active_codes"] == active_codes(vae.net_, X) == 0
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("dims", 0), ("encoder", (0,)), ("decoder", (3, -1)), ("noise", 0.0), ("tie", -1.0), ("epochs", 0), ("lr", -1.0)],
+    [
+        ("dims", 0),
+        ("encoder", (0,)),
+        ("decoder", (3, -1)),
+        ("noise", 0.0),
+        ("tie", -1.0),
+        ("epochs", 0),
+        ("learning_rate", -1.0),
+    ],
 )
 def test_refusals(field, value):
     with pytest.raises(InputError, match=f"'{field}' of CVAE"):
@@ -118,6 +134,14 @@ def test_refusals(field, value):
 
 def test_the_preset_has_the_settings_of_the_appendix():
     paper = features.build("cvae", preset="paper")
-    settings = (paper.encoder, paper.decoder, paper.dims, paper.noise, paper.l2, paper.batch_size, paper.lr)
+    settings = (
+        paper.encoder,
+        paper.decoder,
+        paper.dims,
+        paper.noise,
+        paper.weight_decay,
+        paper.batch_size,
+        paper.learning_rate,
+    )
     assert settings == ((512, 256), (256, 256), 64, 0.1, 0.001, 100, 0.001)
     assert (paper.epochs, paper.tie) == (100, 1.0)

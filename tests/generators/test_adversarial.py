@@ -9,11 +9,19 @@ from vestige import generators
 from vestige.core.errors import InputError, NotEstimable, VestigeWarning
 from vestige.generators.wgan import WGAN
 
-TINY = {"shape": (4, 4), "conditions": 3, "hidden": (8,), "critic_hidden": (8,), "codes": 3, "batch": 8, "steps": 20}
+TINY = {
+    "shape": (4, 4),
+    "conditions": 3,
+    "hidden": (8,),
+    "critic_hidden": (8,),
+    "codes": 3,
+    "batch_size": 8,
+    "steps": 20,
+}
 KINDS = [
     *(("fgan", {"divergence": name}) for name in ("js", "kl", "reverse_kl", "hellinger", "pearson")),
     ("wgan", {"clip": 0.2, "critic_steps": 3}),
-    ("wgan_gp", {"critic_steps": 3, "critic_lr": 1e-2, "penalty": 1.0, "betas": (0.0, 0.9)}),
+    ("wgan_gp", {"critic_steps": 3, "critic_learning_rate": 1e-2, "penalty": 1.0, "betas": (0.0, 0.9)}),
 ]
 
 
@@ -31,7 +39,7 @@ def gaussian(mean, deviation, seed):
 )
 def test_each_learns_the_gaussians_of_two_conditions(name, options):
     settings = {"hidden": (32, 32), "critic_hidden": (32, 32), "codes": 4, "bounded": False, "steps": 120}
-    rates = {"lr": 5e-3, "critic_lr": 5e-3, "average": 0.95}
+    rates = {"learning_rate": 5e-3, "critic_learning_rate": 5e-3, "average": 0.95}
     generator = generators.build(name, shape=(2,), conditions=2, **settings | rates | options)
     truth = {0: ([-2.0, 0.0], 0.5), 1: ([1.0, 1.0], 1.0)}
     x = torch.cat([gaussian(mean, deviation, c) for c, (mean, deviation) in truth.items()])
@@ -75,7 +83,7 @@ class Constant(WGAN):
 
 
 def test_a_collapse_is_told_by_condition():
-    generator = Constant(**TINY, average=0.0, lr=1e-6)
+    generator = Constant(**TINY, average=0.0, learning_rate=1e-6)
     with pytest.warns(VestigeWarning, match="constant has collapsed: its samples of condition 0 hardly differ"):
         generator.fit(pixels(), 0)
     assert generator.report_["collapsed"] == [0]
@@ -87,7 +95,7 @@ class Counting(WGAN):
     name = "counting"
 
     def critic_terms(self, real, fake, conditions, noise):
-        assert len(real) == len(fake) == len(conditions) == self.batch
+        assert len(real) == len(fake) == len(conditions) == self.batch_size
         self.judged = getattr(self, "judged", 0) + 1
         return super().critic_terms(real, fake, conditions, noise)
 
@@ -150,8 +158,21 @@ def test_values_outside_the_bounds_are_refused_where_samples_are_bounded():
     ("option", "value"),
     [
         *(("net", "resnet"), ("hidden", ()), ("hidden", (0,)), ("critic_hidden", ()), ("codes", 0), ("epochs", 0)),
-        *(("critic_steps", 0), ("batch", 1), ("steps", 0), ("betas", (0.5,)), ("betas", (0.5, 1.0)), ("average", 1.0)),
-        *(("keep", 0.0), ("lr", 0.0), ("critic_lr", -1.0), ("gradient_clip", 0.0), ("gradient_clip", math.nan)),
+        *(
+            ("critic_steps", 0),
+            ("batch_size", 1),
+            ("steps", 0),
+            ("betas", (0.5,)),
+            ("betas", (0.5, 1.0)),
+            ("average", 1.0),
+        ),
+        *(
+            ("keep", 0.0),
+            ("learning_rate", 0.0),
+            ("critic_learning_rate", -1.0),
+            ("gradient_clip", 0.0),
+            ("gradient_clip", math.nan),
+        ),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(option, value):
@@ -162,7 +183,7 @@ def test_settings_that_cannot_be_used_are_refused(option, value):
 @pytest.mark.parametrize("name", ["fgan", "wgan", "wgan_gp"])
 def test_convolutions_learn_too(name):
     """The preset of the paper, cut down to a size that a test can train."""
-    small = {"shape": (8, 8), "conditions": 2, "codes": 3, "hidden": (8,), "critic_hidden": (8,), "batch": 8}
+    small = {"shape": (8, 8), "conditions": 2, "codes": 3, "hidden": (8,), "critic_hidden": (8,), "batch_size": 8}
     generator = generators.build(name, preset="paper", **small, steps=2)
     generator.fit(torch.rand(20, 8, 8), 0, seed=0).fit(torch.rand(20, 8, 8), 1, seed=1)
     assert generator.sample(3, 1).shape == (3, 8, 8)
@@ -180,7 +201,17 @@ def test_preset_of_the_paper_is_that_of_the_appendix():
             (1024,),
             15,
         )
-        made = {"batch": kind.batch, "lr": kind.lr, "critic_lr": kind.critic_lr, "codes": kind.codes} | paper
-        assert (made["batch"], made["lr"], made["critic_lr"], made["codes"]) == (64, 1e-3, 2e-4, 64)
+        made = {
+            "batch_size": kind.batch_size,
+            "learning_rate": kind.learning_rate,
+            "critic_learning_rate": kind.critic_learning_rate,
+            "codes": kind.codes,
+        } | paper
+        assert (made["batch_size"], made["learning_rate"], made["critic_learning_rate"], made["codes"]) == (
+            64,
+            1e-3,
+            2e-4,
+            64,
+        )
         assert (paper["keep"], paper["projection"]) == (1.0, False)
     assert generators.GENERATORS["fgan"].presets["paper_reverse_kl"]["epochs"] == 6

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from vestige import generators, store
+from vestige.core.checks import learnt, option
 from vestige.core.errors import InputError, NotEstimable, NotFitted, StoreError, VestigeWarning
 from vestige.generators.base import ROWS, Generator, spread
 
@@ -24,26 +25,24 @@ class Toy(Generator):
     """A condition's mean is what it saw of it in the batches of one epoch; samples are that mean plus noise."""
 
     name: ClassVar[str] = "toy"
-    shape: tuple[int, ...] = (2,)
-    conditions: int = 3
+    shape: tuple[int, ...] = option((2,), low=1)
+    conditions: int = option(3, low=1)
     noise: float = 1.0
     fail: str = ""
+    net_: nn.Module = learnt()
 
     def _build(self, seed):
         self.net_ = Means(self.conditions, 2)
         self.built_ = seed
 
-    def _nets(self):
-        return {"net": self.net_}
-
-    def _fit(self, source, seed, tell):
+    def _fit(self, source, seed, on_progress):
         if self.fail == "raise":
             self.net_.mean += 9
             raise NotEstimable("It diverged.")
         x, c = source.epoch(source.size * len(source.conditions), torch.Generator().manual_seed(seed))
         for k in c.unique().tolist():
             self.net_.mean[k] = x[c == k].mean(0) if self.fail != "nan" else torch.nan
-        tell(1.0, "done")
+        on_progress(1.0, "done")
         return {"steps": 1, "curves": {"seen": [float(len(x))]}, "share": torch.bincount(c).tolist()}
 
     def _draw(self, conditions, noise):
@@ -89,9 +88,9 @@ def test_replay_comes_from_the_generator_as_it_was_before_the_call():
     """Training begins by overwriting means; what is replayed must not notice."""
 
     class Hasty(Toy):
-        def _fit(self, source, seed, tell):
+        def _fit(self, source, seed, on_progress):
             self.net_.mean.fill_(100.0)
-            return super()._fit(source, seed, tell)
+            return super()._fit(source, seed, on_progress)
 
     hasty = Hasty().fit(X, 0).fit(X, 1)
     torch.testing.assert_close(hasty.net_.mean[0], torch.zeros(2), atol=0.1, rtol=0)
@@ -113,7 +112,7 @@ def test_what_diverges_leaves_the_generator_as_it_was():
         toy.fail = fail
         with pytest.raises(NotEstimable, match="diverged"):
             toy.fit(X, 1)
-        assert all(torch.equal(value, before[key]) for key, value in toy.state_dict().items())
+        assert all(torch.equal(value, before[key]) for key, value in toy.state_dict().items() if key != "json")
         assert toy.known_ == (0,)
         assert toy.report_ is report
 
@@ -194,7 +193,7 @@ def test_before_fit_nothing_can_be_drawn():
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = store.save(tmp_path / "x.json", "generator", {"config": {"generator": "toy"}, "report": {}}, {})
-    with pytest.raises(StoreError, match="does not hold a generator that this version can read"):
+    with pytest.raises(StoreError, match="earlier version of Vestige: write it anew"):
         generators.load(path)
     other = store.save(tmp_path / "y.json", "features", {"config": {}}, {})
     with pytest.raises(StoreError):
@@ -204,5 +203,5 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 def test_a_generator_of_another_kind_is_refused(tmp_path):
     saved = generators.build("vae", shape=(2, 2), encoder=(4,), decoder=(4,)).save(tmp_path / "vae.json")
     assert isinstance(generators.VAE.load(saved), generators.VAE)
-    with pytest.raises(InputError, match=r"must be a stored Toy. Got a VAE instead"):
+    with pytest.raises(StoreError, match=r"must be a Toy. Got 'VAE' instead"):
         Toy.load(saved)

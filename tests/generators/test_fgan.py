@@ -144,7 +144,7 @@ def test_settings_that_cannot_be_used_are_refused(option, value):
 @pytest.mark.parametrize(("divergence", "bound"), [("kl", -math.exp(-1)), ("reverse_kl", 0.0), ("hellinger", 0.0)])
 def test_where_there_are_exponentials_each_fit_begins_without_a_verdict(divergence, bound):
     """At v = 0 the bound is known, whatever the critic said before."""
-    generator = FGAN(**MADE, divergence=divergence, steps=1, batch=8)
+    generator = FGAN(**MADE, divergence=divergence, steps=1, batch_size=8)
     with torch.no_grad():
         generator.critic_.last.shared.bias.fill_(-7.0)
     generator.known_ = (0,)  # as after an earlier fit: weights are not drawn anew

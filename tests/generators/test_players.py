@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vestige.generators.players import Player, follow, settle
+from vestige.generators.adversarial import Player, follow, settle
 from vestige.nets.gan import SLOPE, DenseGenerator
 
 
@@ -27,9 +27,9 @@ def test_gradient_is_scaled_to_the_norm_and_counted(clip, norm, clipped):
 
 
 def test_a_step_leaves_the_other_network_alone():
-    maker, judge = line([1.0, 2.0]), nn.Linear(1, 1)
-    Player(maker, 0.1, (0.5, 0.9)).descend(judge(maker(torch.ones(3, 2))).sum(), None)
-    assert all(p.grad is None for p in judge.parameters())
+    generator, critic = line([1.0, 2.0]), nn.Linear(1, 1)
+    Player(generator, 0.1, (0.5, 0.9)).descend(critic(generator(torch.ones(3, 2))).sum(), None)
+    assert all(p.grad is None for p in critic.parameters())
 
 
 def test_following_with_step_over_step_plus_one_is_the_plain_mean():

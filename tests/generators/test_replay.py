@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from vestige.core import rng
-from vestige.generators import Generator, Source
+from vestige.core.checks import learnt
+from vestige.generators import Generator, ReplaySource
 from vestige.generators.vae import VAE
 
 
@@ -25,14 +26,12 @@ class Moving(Generator):
     shape: tuple[int, ...] = (2,)
     conditions: int = 3
     collapse: float = 0.0
+    net_: nn.Module = learnt()
 
     def _build(self, seed):
         self.net_ = Level()
 
-    def _nets(self):
-        return {"net": self.net_}
-
-    def _fit(self, source, seed, tell):
+    def _fit(self, source, seed, on_progress):
         self.net_.level += 1
         epochs = [source.epoch(12, rng.fork(seed, "epoch", i)) for i in range(2)]
         return {"steps": 1, "curves": {}, "seen": [(c.tolist(), x[:, 0].tolist()) for x, c in epochs]}
@@ -51,10 +50,10 @@ def test_every_epoch_is_replayed_by_the_generator_of_before_and_new_conditions_a
 
 
 def test_a_vae_replays_what_it_was_with_codes_of_then():
-    generator = VAE(shape=(4,), conditions=2, codes=2, encoder=(4,), decoder=(4,), steps=3, batch=8, collapse=0.0)
+    generator = VAE(shape=(4,), conditions=2, codes=2, encoder=(4,), decoder=(4,), steps=3, batch_size=8, collapse=0.0)
     generator.fit(torch.rand(20, 4, generator=torch.Generator().manual_seed(0)), 0)
     before = generator.copy()
-    new = Source(torch.rand(8, 4), torch.ones(8, dtype=torch.int64), [0], generator.draw)
+    new = ReplaySource(torch.rand(8, 4), torch.ones(8, dtype=torch.int64), [0], generator.draw)
     paired = generator._paired(new)
     with torch.no_grad():
         for parameter in generator.net_.parameters():

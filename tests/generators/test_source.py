@@ -5,7 +5,7 @@ import torch
 
 from vestige.core import rng
 from vestige.core.errors import InputError
-from vestige.generators.source import Source
+from vestige.generators.source import ReplaySource
 
 
 def rows(condition, n):
@@ -16,7 +16,7 @@ def rows(condition, n):
 def two_new(replay, earlier=(0, 3)):
     """Condition 1 with 6 rows, condition 2 with 4."""
     x = torch.cat([rows(1, 6), rows(2, 4)])
-    return Source(x, torch.tensor([1] * 6 + [2] * 4), list(earlier), replay)
+    return ReplaySource(x, torch.tensor([1] * 6 + [2] * 4), list(earlier), replay)
 
 
 def dealt(source, batch, steps, seed=0):
@@ -95,7 +95,7 @@ def test_a_share_for_what_is_new():
         _, conditions = source.epoch(24, rng.fork(0, "test"))
         assert torch.bincount(conditions).tolist() == counts
     x, y = rows(1, 6), torch.ones(6, dtype=torch.int64)
-    assert len(Source(x, y, [], {}, fresh=0.5).epoch(6, rng.fork(0, "test"))[0]) == 6  # nothing is replayed
+    assert len(ReplaySource(x, y, [], {}, fresh=0.5).epoch(6, rng.fork(0, "test"))[0]) == 6  # nothing is replayed
 
 
 def test_steps_are_whole_batches_of_an_epoch_and_at_least_one():
@@ -108,10 +108,10 @@ def test_steps_are_whole_batches_of_an_epoch_and_at_least_one():
 
 def test_rows_beyond_pixels_are_refused_wherever_they_are():
     x, y = torch.rand(4, 2, generator=torch.Generator().manual_seed(0)), torch.zeros(4, dtype=torch.int64)
-    Source(x, y, [1], {1: x}).must_be_pixels("Toy.fit")
+    ReplaySource(x, y, [1], {1: x}).must_be_pixels("Toy.fit")
     for real, old in ((x + 1, x), (x, x - 1)):
         with pytest.raises(InputError, match=r"'x' of Toy.fit must be in \[0, 1\]"):
-            Source(real, y, [1], {1: old}).must_be_pixels("Toy.fit")
+            ReplaySource(real, y, [1], {1: old}).must_be_pixels("Toy.fit")
 
 
 def test_the_same_generator_deals_the_same():

@@ -11,12 +11,12 @@ from torch.nn import functional
 from toys import blobs
 from vestige.core import rng
 from vestige.core.errors import InputError, NotEstimable
-from vestige.generators.source import Source
+from vestige.generators.source import ReplaySource
 from vestige.generators.vae import VAE, Scale, gaussian_columns_nll
 
 # so little training may leave samples that hardly differ
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
-SMALL = {"shape": (4,), "conditions": 2, "codes": 2, "encoder": (8,), "decoder": (8, 8), "batch": 32}
+SMALL = {"shape": (4,), "conditions": 2, "codes": 2, "encoder": (8,), "decoder": (8, 8), "batch_size": 32}
 
 
 def draws(*shape, seed=0):
@@ -73,14 +73,16 @@ def test_known_codes_train_the_encoder_by_the_pair_alone():
 def test_own_replay_comes_with_the_codes_that_it_decodes_from():
     vae = VAE(**SMALL, steps=5).fit(torch.rand(40, 4, generator=rng.fork(0, "x")), 0)
     new = torch.rand(10, 4, generator=rng.fork(1, "x"))
-    source = Source(new, torch.ones(10, dtype=torch.int64), [0], vae.copy().draw)
+    source = ReplaySource(new, torch.ones(10, dtype=torch.int64), [0], vae.copy().draw)
     rows, c = vae._paired(source).epoch(10, rng.fork(0, "test"))
     x, codes = rows[:, :4], rows[:, 4:]
     assert bool(codes[c == 1].isnan().all())
     torch.testing.assert_close(vae.net_.decode(codes[c == 0], c[c == 0]).sigmoid(), x[c == 0])
     without = replace_pairs(vae)._paired(source).epoch(10, rng.fork(0, "test"))[0]
     assert bool(without[:, 4:].isnan().all())
-    given = vae._paired(Source(new, torch.ones(10, dtype=torch.int64), [0], {0: new})).epoch(10, rng.fork(0, "test"))[0]
+    given = vae._paired(ReplaySource(new, torch.ones(10, dtype=torch.int64), [0], {0: new})).epoch(
+        10, rng.fork(0, "test")
+    )[0]
     assert bool(given[:, 4:].isnan().all())
     assert not bool(given[:, :4].isnan().any())
 
@@ -95,7 +97,9 @@ def test_what_was_drawn_from_a_code_stays_nearly_the_same():
     """The point of pairs: after another condition was learnt, the same code gives nearly the same sample."""
     moved = {}
     for pairs in (True, False):
-        vae = VAE(shape=(36,), conditions=2, codes=2, encoder=(32,), decoder=(32, 32), steps=300, batch=32, pairs=pairs)
+        vae = VAE(
+            shape=(36,), conditions=2, codes=2, encoder=(32,), decoder=(32, 32), steps=300, batch_size=32, pairs=pairs
+        )
         before = vae.fit(bars(0), 0).sample(200, 0)
         after = vae.fit(bars(1), 1).sample(200, 0)
         moved[pairs] = float((after - before).square().mean().sqrt())
@@ -114,7 +118,7 @@ def test_a_table_keeps_its_means_scales_and_correlation():
     z = draws(3000, 4)
     z[:, 1] = 0.8 * z[:, 0] + 0.6 * z[:, 1]
     x = z * torch.tensor([1.0, 100.0, 0.01, 0.0]) + torch.tensor([0.0, 5e4, 3.0, 7.0])
-    vae = VAE(**{**SMALL, "batch": 128}, likelihood="gaussian", steps=400, lr=1e-2)
+    vae = VAE(**{**SMALL, "batch_size": 128}, likelihood="gaussian", steps=400, learning_rate=1e-2)
     vae.fit(x, 0).fit(x + torch.tensor([4.0, 0.0, 0.0, 0.0]), 1)
     for c, shift in ((0, 0.0), (1, 4.0)):
         drawn = vae.sample(3000, c)
@@ -138,14 +142,23 @@ def test_the_noise_never_falls_below_its_floor():
     """A constant column has no noise of its own: its samples vary by the floor alone."""
     x = draws(500, 4)
     x[:, 3] = 2.0
-    vae = VAE(**SMALL, likelihood="gaussian", steps=300, lr=2e-2, least=0.04).fit(x, 0)
+    vae = VAE(**SMALL, likelihood="gaussian", steps=300, learning_rate=2e-2, least=0.04).fit(x, 0)
     assert float(vae.sample(4000, 0)[:, 3].std()) > 0.19
 
 
 def test_codes_tell_samples_apart_and_need_no_condition():
     data = blobs(n_classes=2, per_class=200)
     x, y = data.floats(data.train_x), data.train_y
-    vae = VAE(shape=(6, 6), conditions=2, codes=2, encoder=(32,), decoder=(32, 32), steps=300, batch=32, lr=5e-3)
+    vae = VAE(
+        shape=(6, 6),
+        conditions=2,
+        codes=2,
+        encoder=(32,),
+        decoder=(32, 32),
+        steps=300,
+        batch_size=32,
+        learning_rate=5e-3,
+    )
     vae.fit(x, y)
     codes = vae.encode(data.train_x)  # bytes like floats
     assert codes.shape == (400, 2)
@@ -170,12 +183,12 @@ def test_pixels_beyond_black_and_white_are_refused_and_settings_too():
         {"decoder": (0,)},
         {"keep": 0.0},
         {"keep": 1.1},
-        {"lr": -1.0},
+        {"learning_rate": -1.0},
         {"least": 0.0},
         {"noise": 0.0},
         {"fresh": 1.0},
         {"steps": 0},
-        {"batch": 0},
+        {"batch_size": 0},
     ):
         (name,) = options
         with pytest.raises(InputError, match=f"'{name}' of VAE"):
@@ -183,8 +196,8 @@ def test_pixels_beyond_black_and_white_are_refused_and_settings_too():
 
 
 def test_divergence_is_said_and_changes_nothing():
-    vae = VAE(**SMALL, likelihood="gaussian", steps=60, lr=1e12)
+    vae = VAE(**SMALL, likelihood="gaussian", steps=60, learning_rate=1e12)
     with pytest.raises(NotEstimable, match="diverged at step"):
         vae.fit(draws(50, 4), 0)
     assert vae.known_ == ()
-    assert replace(vae, lr=1e-3).lr == 1e-3
+    assert replace(vae, learning_rate=1e-3).learning_rate == 1e-3

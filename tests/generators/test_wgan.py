@@ -5,10 +5,18 @@ import torch
 from torch import nn
 
 from vestige.core.errors import InputError
-from vestige.generators.players import Player
+from vestige.generators.adversarial import Player
 from vestige.generators.wgan import WGAN
 
-ONE = {"shape": (1,), "conditions": 1, "hidden": (8,), "critic_hidden": (8,), "codes": 2, "batch": 32, "bounded": False}
+ONE = {
+    "shape": (1,),
+    "conditions": 1,
+    "hidden": (8,),
+    "critic_hidden": (8,),
+    "codes": 2,
+    "batch_size": 32,
+    "bounded": False,
+}
 NOBODY = torch.zeros(32, dtype=torch.int64)
 
 
@@ -17,7 +25,7 @@ def noise(seed=0):
 
 
 def test_no_weight_of_the_critic_leaves_the_bounds_and_the_generators_do():
-    generator = WGAN(**ONE, clip=0.05, critic_lr=1e-2, lr=1e-2, steps=30)
+    generator = WGAN(**ONE, clip=0.05, critic_learning_rate=1e-2, learning_rate=1e-2, steps=30)
     before = float(generator.critic_.last.shared.weight.detach().abs().max())
     generator.fit(3 + torch.randn(50, 1, generator=noise()), 0)
     largest = max(float(p.detach().abs().max()) for p in generator.critic_.parameters())
@@ -45,19 +53,19 @@ class Level(nn.Module):
 def test_the_critic_learns_to_value_the_real_and_the_generator_to_be_valued():
     generator = WGAN(**ONE, clip=0.5)
     real, fake = 2 + torch.randn(32, 1, generator=noise(1)), torch.randn(32, 1, generator=noise(2))
-    judge = Player(generator.critic_, 1e-2, (0.5, 0.99))
+    critic = Player(generator.critic_, 1e-2, (0.5, 0.99))
     for _ in range(20):
-        judge.descend(generator.critic_terms(real, fake, NOBODY, noise())["critic"], None)
+        critic.descend(generator.critic_terms(real, fake, NOBODY, noise())["critic"], None)
         generator.constrain()
-    value_real, value_fake = generator.judge(real, fake, NOBODY)
+    value_real, value_fake = generator.compared(real, fake, NOBODY)
     assert value_real.mean() > value_fake.mean() + 0.1
 
     generator.critic_ = Level()
-    maker = Player(generator.generator_, 1e-2, (0.5, 0.99))
+    player = Player(generator.generator_, 1e-2, (0.5, 0.99))
     before = float(generator._draw(NOBODY, noise(3)).detach().mean())
     for _ in range(5):
         values = generator.critic_(generator._draw(NOBODY, noise(3)), NOBODY)
-        maker.descend(generator.generator_loss(values), None)
+        player.descend(generator.generator_loss(values), None)
     assert float(generator._draw(NOBODY, noise(3)).detach().mean()) > before + 0.01
 
 

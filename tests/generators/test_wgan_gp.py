@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from vestige.core.errors import InputError
-from vestige.generators.players import Player
-from vestige.generators.wgan_gp import WGANGP, gradient_penalty
+from vestige.generators.adversarial import Player
+from vestige.generators.wgan import WGANGP, gradient_penalty
 from vestige.nets.gan import DenseCritic
 
 CONDITIONS = torch.tensor([0, 1, 2, 1, 0])
@@ -84,11 +84,11 @@ def test_critic_finds_the_wasserstein_distance_of_two_gaussians():
     made = {"shape": (1,), "conditions": 1, "hidden": (4,), "critic_hidden": (16,), "bounded": False, "penalty": 10.0}
     generator = WGANGP(**made)
     noise, nobody = torch.Generator().manual_seed(0), torch.zeros(256, dtype=torch.int64)
-    judge, found = Player(generator.critic_, 1e-2, (0.5, 0.99)), []
+    critic, found = Player(generator.critic_, 1e-2, (0.5, 0.99)), []
     for _ in range(300):
         real, fake = 3 + torch.randn(256, 1, generator=noise), torch.randn(256, 1, generator=noise)
         terms = generator.critic_terms(real, fake, nobody, noise)
-        judge.descend(terms["critic"], None)
+        critic.descend(terms["critic"], None)
         found.append(float(terms["distance"].detach()))
     assert sum(found[-100:]) / 100 == pytest.approx(3 * (1 + 3 / 20), rel=0.05)
 

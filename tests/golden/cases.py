@@ -145,10 +145,10 @@ VARIATIONAL = HIDDEN | {"train_samples": 2, "test_samples": 3, "fit_steps": 3}
 CORESET = VARIATIONAL | {"coreset": 4, "coreset_steps": 2}
 GAN = {
     "generator": "gan_dense",
-    "generator_options": {"widths": (8,), "judge_widths": (8,), "epochs": 2, "batch": 20},
+    "generator_options": {"widths": (8,), "critic_widths": (8,), "epochs": 2, "batch_size": 20},
     "samples_per_class": 8,
 }
-VAE = {"encoder": (8,), "decoder": (8, 8), "codes": 3, "steps": 12, "batch": 20, "collapse": 0.0}
+VAE = {"encoder": (8,), "decoder": (8, 8), "codes": 3, "steps": 12, "batch_size": 20, "collapse": 0.0}
 REPLAY = HIDDEN | {"generator_options": VAE, "samples_per_class": 8}
 METHODS = {
     "coreset_only": CORESET,

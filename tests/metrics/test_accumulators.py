@@ -160,11 +160,11 @@ def test_leave_one_out_merges_all_but_one():
 def test_a_stored_state_that_does_not_fit_is_refused(tmp_path):
     full = FID(groups=3).update(P)
     fields, tensors = store.encode(full)
-    store.save(tmp_path / "x.json", "accumulator", {"accumulator": fields | {"groups": 1}}, tensors)
+    store.save(tmp_path / "x.json", "accumulator", {"object": fields | {"groups": 1}}, tensors)
     with pytest.raises(StoreError, match="3 groups, not 1"):
         FID.load(tmp_path / "x.json")
     del tensors["summaries_.1.mean"]
-    store.save(tmp_path / "x.json", "accumulator", {"accumulator": fields}, tensors)
+    store.save(tmp_path / "x.json", "accumulator", {"object": fields}, tensors)
     with pytest.raises(StoreError, match="mean"):
         FID.load(tmp_path / "x.json")
     store.save(tmp_path / "x.json", "record", {})

@@ -16,7 +16,7 @@ from vestige_papers.lfiw.dagan import DAGAN, Classes
 SIDE = 8
 DATA = blobs(n_classes=3, per_class=12, side=SIDE)
 X, Y = DATA.floats(DATA.train_x), DATA.train_y
-TINY = {"filters": (4, 6), "critic_filters": (4, 6), "codes": 3, "batch": 8, "steps": 6, "collapse": 0.0}
+TINY = {"filters": (4, 6), "critic_filters": (4, 6), "codes": 3, "batch_size": 8, "steps": 6, "collapse": 0.0}
 OUTPUTS = ["moves", "pixels"]
 
 
@@ -95,23 +95,18 @@ def test_it_sees_pairs_of_one_class_and_one_step_of_each_player_is_the_loss_s_ow
 
 def test_it_comes_back_from_disk_as_it_was(learnt, tmp_path):
     loaded = DAGAN.load(learnt.save(tmp_path / "dagan.json"))
-    assert loaded.config() == learnt.config()
+    assert repr(loaded) == repr(learnt)
     assert loaded.report_ == learnt.report_
     assert same(loaded.state_dict(), learnt.state_dict())
     assert torch.equal(loaded.sample_from(X[:5], seed=3), learnt.sample_from(X[:5], seed=3))
-    assert learnt.bytes() == sum(value.nbytes for value in learnt.state_dict().values())
     with pytest.raises(StoreError):
         store.load(tmp_path / "dagan.json", "generator")
 
 
-def test_a_state_that_does_not_fit_is_named_and_changes_nothing(learnt):
+def test_a_state_is_a_copy(learnt):
     before = learnt.state_dict()
-    with pytest.raises(StoreError, match="stray"):
-        learnt.load_state_dict(before | {"stray": torch.zeros(1)})
-    key = next(iter(before))
-    with pytest.raises(StoreError, match=key):
-        learnt.load_state_dict({k: v for k, v in before.items() if k != key})
-    learnt.state_dict()[key].zero_()
+    for value in learnt.state_dict().values():
+        value.zero_()
     assert same(learnt.state_dict(), before)
 
 
@@ -144,17 +139,17 @@ def test_the_spread_is_that_of_samples_of_one_example_beside_that_of_a_class(lea
 
 def test_one_that_ignores_the_noise_is_said_to_have_collapsed():
     with pytest.warns(VestigeWarning, match="dagan has collapsed"):
-        fallen = make(lr=1e-12, collapse=0.9).fit(X, Y)
+        fallen = make(learning_rate=1e-12, collapse=0.9).fit(X, Y)
     assert fallen.report_["collapsed"] is True
     assert make(collapse=0.0).fit(X, Y).report_["collapsed"] is False
 
 
 def test_training_that_diverges_is_refused_and_leaves_it_as_it_was(learnt):
     before, report = learnt.state_dict(), learnt.report_
-    rate, learnt.critic_lr = learnt.critic_lr, 1e38
+    rate, learnt.critic_learning_rate = learnt.critic_learning_rate, 1e38
     with pytest.raises(NotEstimable, match="diverged"):
         learnt.fit(X, Y)
-    learnt.critic_lr = rate
+    learnt.critic_learning_rate = rate
     assert same(learnt.state_dict(), before)
     assert learnt.report_ is report
 
@@ -170,8 +165,14 @@ def test_training_brings_what_is_made_of_one_image_nearer_to_its_class():
 
     def distance(steps):
         """Energy distance between what is made of one image and the images of its class, mean over images."""
-        options = {"filters": (8, 16), "critic_filters": (16, 32), "codes": 4, "lr": 2e-3, "critic_lr": 2e-3}
-        model = make(**options, steps=steps, critic_steps=5, batch=16, average=0.9).fit(x, y)
+        options = {
+            "filters": (8, 16),
+            "critic_filters": (16, 32),
+            "codes": 4,
+            "learning_rate": 2e-3,
+            "critic_learning_rate": 2e-3,
+        }
+        model = make(**options, steps=steps, critic_steps=5, batch_size=16, average=0.9).fit(x, y)
         found = []
         for i in range(0, len(x), 6):
             real, made = x[y == y[i]].flatten(1), model.sample_from(x[i, None], each=32).flatten(1)
@@ -193,18 +194,18 @@ def test_presets_build_and_differ():
 BAD = [
     ({"output": "move"}, "Did you mean 'moves'"),
     ({"shape": (8,)}, r"\(h, w\) or \(c, h, w\)"),
-    ({"filters": ()}, "at least one number"),
+    ({"filters": ()}, "at least 1 long"),
     ({"critic_filters": (0,)}, "critic_filters"),
     ({"layers": 0}, "layers"),
     ({"codes": 0}, "codes"),
     ({"steps": 0}, "steps"),
     ({"critic_steps": 0}, "critic_steps"),
-    ({"batch": 1}, "batch"),
-    ({"betas": (0.5,)}, "two numbers"),
+    ({"batch_size": 1}, "batch_size"),
+    ({"betas": (0.5,)}, "at least 2 long"),
     ({"betas": (0.5, 1.0)}, "betas"),
     ({"average": 1.0}, "average"),
-    ({"lr": 0.0}, "'lr'"),
-    ({"critic_lr": float("inf")}, "critic_lr"),
+    ({"learning_rate": 0.0}, "'learning_rate'"),
+    ({"critic_learning_rate": float("inf")}, "critic_learning_rate"),
     ({"penalty": -1.0}, "penalty"),
     ({"collapse": 2.0}, "collapse"),
 ]

@@ -215,7 +215,7 @@ def test_own_draws_come_from_rows_that_the_classifier_has_not_seen(own):
 
 def test_a_stored_map_is_applied_and_a_classifier_gives_an_inception_score(tmp_path):
     digits = load("digits")
-    fitted = features.Classifier(dims=5, epochs=1).fit(digits.train_x[:300], digits.train_y[:300], seed=0)
+    fitted = features.ClassifierFeatures(dims=5, epochs=1).fit(digits.train_x[:300], digits.train_y[:300], seed=0)
     fitted.save(tmp_path / "map.json")
     np.save(tmp_path / "real.npy", digits.train_x.numpy())
     np.save(tmp_path / "fake.npy", digits.test_x.numpy())

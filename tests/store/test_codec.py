@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vestige.core.errors import StoreError
 from vestige.core.estimate import Estimate
-from vestige.store.codec import decode, encode, restore
+from vestige.store.codec import decode, encode, restore, restore_tensors, to_tensors
 
 
 @dataclass(frozen=True)
@@ -164,3 +164,48 @@ def test_what_has_no_stored_form_is_a_bug_of_ours():
 def test_an_estimate_comes_back_whole_with_numbers_that_are_not_finite():
     e = Estimate.refused("Too few rows.", name="kl", n=3, details={"pareto_k": math.inf, "form": "eq4"})
     assert round_trip(e) == e
+
+
+@dataclass
+class Pair:
+    """Networks that follow from what was learnt: as many as `names_` says, and one behind them."""
+
+    width: int = 2
+    names_: tuple[int, ...] = field(default=(), init=False)
+    each_: dict[int, nn.Module] = field(default_factory=dict, init=False)
+    last_: nn.Module = field(init=False)
+
+    def _rebuild(self) -> None:
+        self.each_ = {name: nn.Linear(self.width, 1) for name in self.names_}
+        self.last_ = nn.Linear(len(self.names_), 1)
+
+
+def taught() -> Pair:
+    pair = Pair(3)
+    pair.names_ = (4, 7)
+    pair._rebuild()
+    return pair
+
+
+def test_networks_that_follow_from_what_was_learnt_are_made_and_take_their_weights():
+    pair = taught()
+    for same in (round_trip(pair), Pair(3)):
+        if same.names_ == ():
+            restore_tensors(same, to_tensors(pair))
+        assert same.names_ == (4, 7)
+        assert torch.equal(same.each_[7].weight, pair.each_[7].weight)
+        assert torch.equal(same.last_.bias, pair.last_.bias)
+
+
+def test_a_state_dict_with_a_tensor_too_many_or_too_few_is_refused():
+    state = to_tensors(taught())
+    assert set(state) > {"json", "each_.4.weight", "last_.bias"}
+    with pytest.raises(StoreError, match="'stray'"):
+        restore_tensors(Pair(3), state | {"stray": torch.zeros(1)})
+    for key in state:
+        with pytest.raises(StoreError, match=key):
+            restore_tensors(Pair(3), {k: v for k, v in state.items() if k != key})
+    with pytest.raises(StoreError, match=r"each_\.4\.weight"):
+        restore_tensors(Pair(2), state)
+    with pytest.raises(StoreError, match="no JSON"):
+        restore_tensors(Pair(3), state | {"json": torch.zeros(1, dtype=torch.uint8)})

@@ -6,26 +6,24 @@ from typing import Any
 from vestige.core import checks
 from vestige.features.base import FeatureMap
 from vestige.features.cache import Cached
-from vestige.features.classifier import Classifier
-from vestige.features.cvae import CVAE
+from vestige.features.classifier import ClassifierFeatures
 from vestige.features.drift import code_drift, drift_by_step, relative_drift
-from vestige.features.identity import Identity
-from vestige.features.pca import PCA
+from vestige.features.linear import PCA, Identity
 from vestige.features.pretrained import Pretrained
-from vestige.features.vae import VAE
+from vestige.features.vae import CVAE, VAEFeatures
 
 # Every map by its name, one line each.
 FEATURES: dict[str, type[FeatureMap]] = {
-    "classifier": Classifier,
+    "classifier": ClassifierFeatures,
     "cvae": CVAE,
     "identity": Identity,
     "pca": PCA,
     "pretrained": Pretrained,
-    "vae": VAE,
+    "vae": VAEFeatures,
 }
 
 
-def build(name: str, *, preset: str | None = None, **options: Any) -> FeatureMap:  # noqa: ANN401 - the map's own
+def build(name: str, /, *, preset: str | None = None, **options: Any) -> FeatureMap:  # noqa: ANN401 - the map's own
     """The map called `name`; `options` are its fields, `preset` a named set of them."""
     kind = FEATURES[checks.one_of(name, FEATURES, "name", "features.build")]
     return kind(**checks.options(kind, preset, options, f"features '{name}'"))
@@ -33,19 +31,19 @@ def build(name: str, *, preset: str | None = None, **options: Any) -> FeatureMap
 
 def load(path: str | Path) -> FeatureMap:
     """The fitted map stored at `path`."""
-    return FeatureMap.load(path)
+    return FeatureMap.load(path, {kind.__name__: kind for kind in FEATURES.values()})
 
 
 __all__ = [
     "CVAE",
     "FEATURES",
     "PCA",
-    "VAE",
     "Cached",
-    "Classifier",
+    "ClassifierFeatures",
     "FeatureMap",
     "Identity",
     "Pretrained",
+    "VAEFeatures",
     "build",
     "code_drift",
     "drift_by_step",

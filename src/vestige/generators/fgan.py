@@ -27,9 +27,9 @@ from jaxtyping import Float, Int64
 from torch import Generator as Noise
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core.checks import option
 from vestige.generators.adversarial import PAPER, Adversarial
-from vestige.generators.source import Source, Tell
+from vestige.generators.source import Progress, ReplaySource
 from vestige.ratios.fgan import VARIATIONAL
 
 TERMS = ("auto", "conjugate", "activation")
@@ -84,32 +84,24 @@ class FGAN(Adversarial):
         "paper_reverse_kl": PAPER | {"divergence": "reverse_kl", "epochs": 6},
     }
 
-    divergence: str = "js"
-    generator_term: str = "auto"
-    exponent_limit: float = 5.0
-    gradient_clip: float | None = 0.5
-    critic_lr: float = 1e-3
+    divergence: str = option("js", among=VARIATIONAL)
+    generator_term: str = option("auto", among=TERMS)
+    exponent_limit: float = option(5.0, above=0, below=math.inf)
+    gradient_clip: float | None = option(0.5, above=0, below=math.inf)
+    critic_learning_rate: float = option(1e-3, above=0, below=math.inf)
 
-    def check(self) -> None:
-        """Refuse settings that cannot be used."""
-        super().check()
-        checks.one_of(self.divergence, VARIATIONAL, "divergence", "FGAN")
-        checks.one_of(self.generator_term, TERMS, "generator_term", "FGAN")
-        limit = self.exponent_limit
-        checks.number(limit, "exponent_limit", "FGAN", low=0, open_low=True, high=math.inf, open_high=True)
-
-    def _fit(self, source: Source, seed: int, tell: Tell) -> dict[str, Any]:
+    def _fit(self, source: ReplaySource, seed: int, on_progress: Progress) -> dict[str, Any]:
         if self.divergence in STEEP_ACTIVATION or self.divergence in STEEP_CONJUGATE:
             with torch.no_grad():
                 for parameter in self.critic_.get_submodule("last").parameters():
                     parameter.zero_()
-        return super()._fit(source, seed, tell)
+        return super()._fit(source, seed, on_progress)
 
     def critic_terms(
         self, real: Float[Tensor, "n d"], fake: Float[Tensor, "n d"], conditions: Int64[Tensor, " n"], noise: Noise
     ) -> dict[str, Tensor]:
         """-F."""
-        v_real, v_fake = self.judge(real, fake, conditions)
+        v_real, v_fake = self.compared(real, fake, conditions)
         name, limit = self.divergence, self.exponent_limit
         bound = activation(name, v_real, limit).mean() - conjugate(name, v_fake, limit).mean()
         return {"critic": -bound, "limited": limited(name, v_real.detach(), v_fake.detach(), limit)}

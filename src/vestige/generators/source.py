@@ -1,4 +1,4 @@
-"""What a generator is trained on: real rows of new conditions, replayed rows of earlier ones, dealt in batches.
+"""What a generator is trained on: real rows of new conditions, replayed rows of earlier ones, in batches.
 
 Every condition, new or old, has the same share of the rows, whatever its number of real samples. Replay is drawn in
 bulk, once an epoch; an epoch is as many rows as all conditions would have if each had as many as the largest new one.
@@ -18,13 +18,13 @@ from torch import Generator, Tensor
 from vestige.core import checks
 
 # How far a fit is (0 to 1), and in words.
-Tell = Callable[[float, str], None]
+Progress = Callable[[float, str], None]
 # Conditions and noise in, one row for each out.
 Draw = Callable[[Tensor, Generator], Tensor]
 
 
-class Source:
-    """Deals batches of rows and their conditions."""
+class ReplaySource:
+    """Gives batches of rows and their conditions."""
 
     def __init__(
         self,
@@ -75,17 +75,17 @@ class Source:
         if self.fresh is not None:
             each = math.ceil(rows * self.fresh / len(self.real))
             old = math.ceil(rows * (1 - self.fresh) / len(self.earlier))
-        parts = [(held[_deal(len(held), each, generator)], torch.full((each,), c)) for c, held in self.real.items()]
+        parts = [(held[_shuffled(len(held), each, generator)], torch.full((each,), c)) for c, held in self.real.items()]
         if isinstance(self.replay, Mapping):
             held_old = [(c, self.replay[c]) for c in self.earlier]
-            parts += [(held[_deal(len(held), old, generator)], torch.full((old,), c)) for c, held in held_old]
+            parts += [(held[_shuffled(len(held), old, generator)], torch.full((old,), c)) for c, held in held_old]
         elif self.earlier:
             asked = torch.tensor(self.earlier).repeat_interleave(old)
             parts.append((self.replay(asked, generator), asked))
         return torch.cat([x for x, _ in parts]), torch.cat([c for _, c in parts])
 
 
-def _deal(n: int, count: int, generator: Generator) -> Int64[Tensor, " m"]:
-    """`count` cards from decks of n, each deck shuffled."""
-    decks = [torch.randperm(n, generator=generator) for _ in range(-(-count // n))]
-    return torch.cat(decks)[:count]
+def _shuffled(n: int, count: int, generator: Generator) -> Int64[Tensor, " m"]:
+    """`count` row numbers below n: every number once, shuffled, and again until there are enough."""
+    rounds = [torch.randperm(n, generator=generator) for _ in range(-(-count // n))]
+    return torch.cat(rounds)[:count]

@@ -30,11 +30,11 @@ from torch import Generator as Noise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige.core import checks, rng
-from vestige.core.checks import ArrayLike
+from vestige.core import rng
+from vestige.core.checks import ArrayLike, learnt, option
 from vestige.core.errors import NotEstimable
 from vestige.generators.base import Generator
-from vestige.generators.source import Draw, Source, Tell
+from vestige.generators.source import Draw, Progress, ReplaySource
 from vestige.nets.vae import GatedVAENet, gaussian_kl
 
 LIKELIHOODS = ("bernoulli", "gaussian")
@@ -80,39 +80,26 @@ class VAE(Generator):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {},
         # the widths of CDRE App. A.1, the decoder wider as half of it is switched off
-        "paper": {"codes": 64, "encoder": (512, 256), "decoder": (512, 512), "steps": 10_000, "lr": 1e-3},
+        "paper": {"codes": 64, "encoder": (512, 256), "decoder": (512, 512), "steps": 10_000, "learning_rate": 1e-3},
     }
 
-    likelihood: str = "bernoulli"
-    codes: int = 16
-    encoder: tuple[int, ...] = (256,)
-    decoder: tuple[int, ...] = (256, 256)
+    likelihood: str = option("bernoulli", among=LIKELIHOODS)
+    codes: int = option(16, low=1)
+    encoder: tuple[int, ...] = option((256,), low=1, least=1)
+    decoder: tuple[int, ...] = option((256, 256), low=1, least=1)
     pairs: bool = True  # whether its own replay comes with the codes that it was drawn from
-    fresh: float | None = 0.5  # share of real rows beside replayed ones; None: each condition has the same
-    keep: float = 0.5  # share of the decoder's units that work for a condition
-    steps: int = 1200  # of each fit
-    batch: int = 64
-    lr: float = 5e-3
-    noise: float = 0.1  # variance that the noise begins with, in units of a column's own; more, and no code is learnt
-    least: float = 1e-3  # smallest variance of the noise, in units of a column's own
+    # share of real rows beside replayed ones; None: each condition has the same
+    fresh: float | None = option(0.5, above=0, below=1)
+    keep: float = option(0.5, above=0, high=1)  # share of the decoder's units that work for a condition
+    steps: int = option(1200, low=1)  # of each fit
+    batch_size: int = option(64, low=1)
+    learning_rate: float = option(5e-3, above=0, below=math.inf)
+    # variance that the noise begins with, in units of a column's own; more, and no code is learnt
+    noise: float = option(0.1, above=0, below=math.inf)
+    least: float = option(1e-3, above=0, below=math.inf)  # smallest variance of the noise, in units of a column's own
 
-    def check(self) -> None:
-        """Refuse settings that cannot be used."""
-        checks.one_of(self.likelihood, LIKELIHOODS, "likelihood", "VAE")
-        for name in ("codes", "steps", "batch"):
-            checks.whole(getattr(self, name), name, "VAE", low=1)
-        for name in ("encoder", "decoder"):
-            widths = getattr(self, name)
-            if not widths:
-                checks.refuse(name, "VAE", "at least one hidden layer", "none")
-            for width in widths:
-                checks.whole(width, name, "VAE", low=1)
-        if self.fresh is not None:
-            checks.number(self.fresh, "fresh", "VAE", low=0, open_low=True, high=1, open_high=True)
-        checks.number(self.keep, "keep", "VAE", low=0, open_low=True, high=1)
-        checks.number(self.lr, "lr", "VAE", low=0, open_low=True, high=math.inf, open_high=True)
-        for name in ("noise", "least"):
-            checks.number(getattr(self, name), name, "VAE", low=0, open_low=True, high=math.inf, open_high=True)
+    net_: GatedVAENet = learnt()
+    scale_: Scale = learnt()
 
     def encode(self, x: ArrayLike) -> Float[Tensor, "n f"]:
         """The mean of the code of each sample, whatever its condition."""
@@ -124,9 +111,6 @@ class VAE(Generator):
         widths = (self.encoder, self.decoder)
         self.net_ = GatedVAENet(columns, self.codes, self.conditions, *widths, keep=self.keep, seed=seed)
         self.scale_ = Scale(columns, self.noise)
-
-    def _nets(self) -> dict[str, nn.Module]:
-        return {"net": self.net_, "scale": self.scale_}
 
     def _variance(self) -> Float[Tensor, " d"]:
         return self.least + self.scale_.log_variance.exp()
@@ -163,7 +147,7 @@ class VAE(Generator):
             return functional.binary_cross_entropy_with_logits(decoded, x, reduction="none").sum(1), cost
         return gaussian_columns_nll(x, decoded, self._variance()), cost
 
-    def _paired(self, source: Source) -> Source:
+    def _paired(self, source: ReplaySource) -> ReplaySource:
         """The source with codes behind the columns of each row: NaN where nobody knows them."""
         old = self.copy()
 
@@ -180,20 +164,22 @@ class VAE(Generator):
         if isinstance(source.replay, Mapping):
             replay = {c: unknown(rows) for c, rows in source.replay.items()}
         conditions = torch.cat([torch.full((len(rows),), c) for c, rows in source.real.items()])
-        return Source(unknown(torch.cat(list(source.real.values()))), conditions, source.earlier, replay, self.fresh)
+        return ReplaySource(
+            unknown(torch.cat(list(source.real.values()))), conditions, source.earlier, replay, self.fresh
+        )
 
-    def _fit(self, source: Source, seed: int, tell: Tell) -> dict[str, Any]:
+    def _fit(self, source: ReplaySource, seed: int, on_progress: Progress) -> dict[str, Any]:
         if self.likelihood == "bernoulli":
             source.must_be_pixels("VAE.fit")
         elif not self.known_:
             self.scale_.learn(torch.cat(list(source.real.values())))
         trained = [*self.net_.parameters(), *self.scale_.parameters()]
-        optimizer = torch.optim.Adam(trained, lr=self.lr, fused=True)
+        optimizer = torch.optim.Adam(trained, lr=self.learning_rate, fused=True)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.steps)
         noise, columns = rng.fork(seed, "codes"), math.prod(self.shape)
         losses: list[Tensor] = []
-        dealt = self._paired(source).batches(self.batch, self.steps, rng.fork(seed, "batches"))
-        for step, (rows, conditions) in enumerate(dealt):
+        batches = self._paired(source).batches(self.batch_size, self.steps, rng.fork(seed, "batches"))
+        for step, (rows, conditions) in enumerate(batches):
             x, codes = rows[:, :columns], rows[:, columns:]
             nll, cost = self._terms(x, conditions, codes, torch.randn(codes.shape, generator=noise))
             optimizer.zero_grad()
@@ -202,12 +188,13 @@ class VAE(Generator):
             schedule.step()
             losses.append(torch.stack([nll.detach().mean(), cost.detach().mean()]))
             if step % STRETCHES == 0:
-                tell(step / self.steps, f"step {step} of {self.steps}")
+                on_progress(step / self.steps, f"step {step} of {self.steps}")
         terms = torch.stack(losses).cpu().double()
         if not bool(terms.isfinite().all()):
             first = int((~terms.isfinite().all(1)).nonzero()[0])
             raise NotEstimable(
-                f"The training of vae diverged at step {first + 1}. A smaller 'lr' than {self.lr:g} helps."
+                f"The training of vae diverged at step {first + 1}. "
+                f"A smaller 'learning_rate' than {self.learning_rate:g} helps."
             )
         parts = terms.tensor_split(min(STRETCHES, self.steps))
         curves = torch.stack([part.mean(0) for part in parts]).T

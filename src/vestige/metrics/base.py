@@ -230,17 +230,12 @@ class Accumulator(ABC, Generic[S]):
 
     def save(self, path: str | Path) -> Path:
         """Write to `path` (.json) and a safetensors file beside it."""
-        fields, tensors = store.encode(self)
-        return store.save(path, "accumulator", {"accumulator": fields}, tensors)
+        return store.save_object(path, "accumulator", self)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The accumulator stored at `path`."""
-        fields, tensors = store.load(path, "accumulator")
-        held = fields["accumulator"]
-        if not isinstance(held, dict) or held.get("class") != cls.__name__:
-            raise StoreError(f"{path} does not hold a {cls.__name__} that this version can read: write it anew.")
-        loaded: Self = store.decode(cls, held, tensors)
+        loaded = store.load_object(cls, path, "accumulator")
         if len(loaded.summaries_) != loaded.groups:
             raise StoreError(f"{path} holds {len(loaded.summaries_)} groups, not {loaded.groups}.")
         return loaded

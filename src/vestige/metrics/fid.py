@@ -13,7 +13,7 @@ the same first-order terms, hence the same standard error.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike, option
+from vestige.core.checks import ArrayLike, learnt, option
 from vestige.core.errors import VestigeWarning
 from vestige.core.estimate import Estimate
 from vestige.core.numerics import Moments, sqrt_trace_gram, sqrt_trace_psd
@@ -140,7 +140,7 @@ class FID(Accumulator[Moments]):
     """
 
     groups: int = option(1, low=1)
-    summaries_: list[Moments | None] = field(init=False)
+    summaries_: list[Moments | None] = learnt()
 
     def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Moments:
         return Moments.of(x, weights)

@@ -9,14 +9,14 @@ in turn, so that no order of the rows matters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike, option
+from vestige.core.checks import ArrayLike, learnt, option
 from vestige.core.estimate import Estimate
 from vestige.metrics.base import Accumulator, Sums, ess, jackknife, measured, merged, positive_rows
 from vestige.metrics.kernels import uniform
@@ -90,7 +90,7 @@ class InceptionScore(Accumulator[Sums]):
 
     kind: str = option("probabilities", among=KINDS)
     groups: int = option(20, low=1)
-    summaries_: list[Sums | None] = field(init=False)
+    summaries_: list[Sums | None] = learnt()
 
     def _checked(self, x: Float[Tensor, "n d"], owner: str) -> Float[Tensor, "n d"]:
         return _log_probabilities(x, self.kind, owner)

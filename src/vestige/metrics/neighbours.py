@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike
+from vestige.core.checks import ArrayLike, learnt
 from vestige.metrics.base import Accumulator, sizes, two_sets
 from vestige.metrics.kernels import BLOCK, uniform
 
@@ -115,7 +115,7 @@ class Collected:
 class PRDC(Accumulator[Collected]):
     """Collects the rows of one set for `real.compute(fake, k=5)`. Unlike its siblings it holds the data."""
 
-    summaries_: list[Collected | None] = field(init=False)
+    summaries_: list[Collected | None] = learnt()
 
     def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Collected:
         return Collected(x.clone(), x.new_ones(len(x)) if weights is None else weights)

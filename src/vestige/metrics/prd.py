@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vestige.core import checks, rng
-from vestige.core.checks import ArrayLike
+from vestige.core.checks import ArrayLike, learnt
 from vestige.metrics.base import Accumulator, Sums, ess, merged, two_sets
 from vestige.metrics.kernels import uniform
 
@@ -186,7 +186,7 @@ class PRD(Accumulator[Sums]):
     """
 
     at: Any  # the centres, (clusters, d) or (runs, clusters, d); a tensor of the latter shape from then on
-    summaries_: list[Sums | None] = field(init=False)
+    summaries_: list[Sums | None] = learnt()
 
     def __post_init__(self) -> None:
         tensor = torch.as_tensor(np.asarray(self.at), dtype=torch.float64)

@@ -1,6 +1,6 @@
 """Files that are written whole or not at all, checked when they are read, and free of pickle."""
 
-from vestige.store.codec import decode, encode, restore
+from vestige.store.codec import decode, encode, from_tensors, restore, restore_tensors, to_tensors
 from vestige.store.objects import (
     FORMAT,
     canonical,
@@ -9,8 +9,10 @@ from vestige.store.objects import (
     load_built,
     load_into,
     load_lines,
+    load_object,
     save,
     save_lines,
+    save_object,
     write_bytes,
 )
 
@@ -20,12 +22,17 @@ __all__ = [
     "content_id",
     "decode",
     "encode",
+    "from_tensors",
     "load",
     "load_built",
     "load_into",
     "load_lines",
+    "load_object",
     "restore",
+    "restore_tensors",
     "save",
     "save_lines",
+    "save_object",
+    "to_tensors",
     "write_bytes",
 ]

@@ -7,6 +7,11 @@ is run or imported.
 
     fields, tensors = encode(thing)
     same = decode(Thing, fields, tensors)
+
+`to_tensors`, `from_tensors` and `restore_tensors` do the same with tensors alone, the JSON being one of them, for what
+is kept in a state dict. A network is stored by its weights and named by an annotation; who has networks that only
+follow from what was learnt writes `_rebuild`, which is called when all else is back and makes them, so that they can
+take their weights.
 """
 
 from __future__ import annotations
@@ -28,7 +33,8 @@ from vestige.core.errors import StoreError
 
 T = TypeVar("T")
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-TENSOR, CLASS, JSON = "tensor", "class", "json"
+TENSOR, CLASS = "tensor", "class"
+JSON = "json"  # the name of the tensor whose bytes are the JSON
 
 
 def stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
@@ -88,7 +94,7 @@ def decode(
 def to_tensors(value: object) -> dict[str, Tensor]:
     """`encode` in tensors alone: the JSON stands among them as its bytes."""
     data, tensors = encode(value)
-    return tensors | {JSON: torch.tensor(list(json.dumps(data).encode()), dtype=torch.uint8)}
+    return tensors | {JSON: torch.tensor(list(json.dumps(data).encode()), dtype=torch.uint8, device="cpu")}
 
 
 def from_tensors(kind: Any, tensors: Mapping[str, Tensor], *, classes: Mapping[str, type] | None = None) -> Any:  # noqa: ANN401
@@ -101,6 +107,30 @@ def from_tensors(kind: Any, tensors: Mapping[str, Tensor], *, classes: Mapping[s
 def restore(thing: object, data: Any, tensors: Mapping[str, Tensor], classes: Mapping[str, type] | None = None) -> None:  # noqa: ANN401
     """Give `thing`, built from its configuration, what an object like it had learnt; networks load their weights."""
     _Reader(tensors, classes or {}).into(thing, data, "", learnt_only=True)
+
+
+def restore_tensors(thing: object, state: Mapping[str, Tensor]) -> None:
+    """`restore` from what `to_tensors` gave; a tensor too many is refused as well."""
+    if JSON not in state:
+        raise StoreError(f"The tensor '{JSON}' of the stored {type(thing).__name__} is missing.")
+    try:
+        fields = json.loads(bytes(state[JSON].tolist()))
+    except ValueError as error:
+        raise StoreError(f"The tensor '{JSON}' of the stored {type(thing).__name__} is no JSON: {error}.") from None
+    restore(thing, fields, state)
+    unknown = sorted(state.keys() - encode(thing)[1].keys() - {JSON})
+    if unknown:
+        raise StoreError(f"The tensor '{unknown[0]}' of the stored {type(thing).__name__} is unknown.")
+
+
+def _holds_nets(hint: Any) -> bool:  # noqa: ANN401 - an annotation
+    """Whether it is that of a network, or of a dict of them."""
+    base, args = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if base in (typing.Union, types.UnionType):
+        return any(map(_holds_nets, args))
+    if isinstance(base, type) and issubclass(base, Mapping):
+        return len(args) == 2 and _holds_nets(args[1])
+    return isinstance(base, type) and issubclass(base, nn.Module)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,15 +250,26 @@ class _Reader:
 
     def into(self, thing: object, data: Any, path: str, *, learnt_only: bool) -> None:  # noqa: ANN401
         at = f"{path}." if path else ""
-        for name, hint in stored_names(type(thing)).items():
-            if name not in data or (learnt_only and not name.endswith("_")):
-                continue
-            present = getattr(thing, name, None)
-            if isinstance(present, nn.Module):
-                state = self.anything({k: v for k, v in data[name].items() if k != CLASS}, f"{at}{name}")
-                self.weights(present, state, f"{at}{name}")
-            else:
+        names = {n: h for n, h in stored_names(type(thing)).items() if n in data and (n[-1] == "_" or not learnt_only)}
+        for name, hint in names.items():
+            if not _holds_nets(hint):
                 object.__setattr__(thing, name, self.read(hint, data[name], f"{at}{name}"))
+        if hasattr(thing, "_rebuild"):
+            thing._rebuild()
+        for name, hint in names.items():
+            if _holds_nets(hint):
+                self.nets(getattr(thing, name, None), data[name], f"{at}{name}")
+
+    def nets(self, present: Any, data: Any, path: str) -> None:  # noqa: ANN401
+        if isinstance(present, Mapping):
+            if not isinstance(data, dict) or set(data) != set(map(str, present)):
+                self.refuse(path, f"networks called {', '.join(map(str, present))}", data)
+            for key, net in present.items():
+                self.nets(net, data[str(key)], f"{path}.{key}")
+        elif isinstance(present, nn.Module) and isinstance(data, dict):
+            self.weights(present, self.anything({k: v for k, v in data.items() if k != CLASS}, path), path)
+        elif present is not None or data is not None:
+            self.refuse(path, "the weights of a network", data)
 
     def weights(self, net: nn.Module, state: dict[str, Tensor], path: str) -> None:
         have = {k: tuple(v.shape) for k, v in state.items()}

@@ -24,6 +24,7 @@ from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
 from vestige.core.errors import InputError, StoreError
+from vestige.store.codec import decode, encode
 
 T = TypeVar("T")
 
@@ -259,4 +260,24 @@ def load_built(cls: type[T], path: str | Path, kind: str, build: Callable[[dict[
     built: Any = loaded
     built.load_state_dict(tensors)
     built.report_ = report
+    return loaded
+
+
+def save_object(path: str | Path, kind: str, thing: object) -> Path:
+    """Store `thing` by the codec as one object of `kind` at `path`, which ends in .json."""
+    fields, tensors = encode(thing)
+    return save(path, kind, {"object": fields}, tensors)
+
+
+def load_object(cls: type[T], path: str | Path, kind: str, classes: Mapping[str, type] | None = None) -> T:
+    """What `save_object` stored at `path`: a `cls`, or one of `classes` (by their names) that is one."""
+    fields, tensors = load(path, kind)
+    if "object" not in fields:
+        raise StoreError(
+            f"{path} was written by an earlier version of Vestige: write it anew with this one, or read it with 0.1.0."
+        )
+    try:
+        loaded: T = decode(cls, fields["object"], tensors, classes=classes)
+    except (TypeError, AttributeError, InputError, StoreError) as error:
+        raise StoreError(f"{path} does not hold a {cls.__name__} that this version can read: {error}") from None
     return loaded

@@ -122,9 +122,9 @@ def stream_of(config: BeyondReplayConfig, seed: int) -> data.Stream:
 def learner_of(config: BeyondReplayConfig, row: str, stream: data.Stream, seed: int, study: kinds.Study) -> Learner:
     """The learner of a row."""
     steps = config.poor_steps if config.generator == POOR else config.steps
-    options = {"codes": config.codes, "encoder": (config.width,), "decoder": (config.width,) * 2, "batch": 64}
+    options = {"codes": config.codes, "encoder": (config.width,), "decoder": (config.width,) * 2, "batch_size": 64}
     # What a poor generator draws is for this experiment to show, so that no collapse is warned of.
-    options |= {"steps": steps, "lr": config.lr, "collapse": 0.0}
+    options |= {"steps": steps, "learning_rate": config.lr, "collapse": 0.0}
     common: dict[str, Any] = {"hidden": config.hidden, "generator": "vae", "generator_options": options}
     spec = Spec(stream.input_shape, stream.n_outputs)
     if row == VGR:

@@ -39,7 +39,6 @@ checkerboards after some thousand steps; those that are only moved do not.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 import warnings
 from collections.abc import Sequence
@@ -56,13 +55,13 @@ from torch.nn import functional
 
 from vestige import store
 from vestige.core import checks, rng
-from vestige.core.checks import ArrayLike
+from vestige.core.checks import ArrayLike, declared, learnt, option
 from vestige.core.errors import NotEstimable, NotFitted, VestigeWarning
 from vestige.features.rows import admit, numbers
+from vestige.generators.adversarial import Player, follow, settle
 from vestige.generators.base import ROWS, spread
-from vestige.generators.players import Player, follow, settle
-from vestige.generators.source import Tell
-from vestige.generators.wgan_gp import gradient_penalty
+from vestige.generators.source import Progress
+from vestige.generators.wgan import gradient_penalty
 from vestige.nets.convolutional import image_shape
 from vestige.nets.gan import SLOPE
 
@@ -245,53 +244,43 @@ class DAGAN:
             "codes": 100,
             "steps": 100_000,
             "critic_steps": 5,
-            "lr": 1e-4,
-            "critic_lr": 1e-4,
+            "learning_rate": 1e-4,
+            "critic_learning_rate": 1e-4,
             "average": 0.0,
         },
     }
 
-    shape: tuple[int, ...] = (28, 28)
-    output: str = "moves"
-    filters: tuple[int, ...] = (16, 32, 32)  # of the generator, level by level down
-    layers: int = 1  # convolutions of a level
-    critic_filters: tuple[int, ...] = (16, 32, 64)
-    codes: int = 32  # normal numbers beside an example
-    batch: int = 32
-    steps: int = 1000  # of the generator
-    critic_steps: int = 1  # for each of the generator's
-    lr: float = 2e-4
-    critic_lr: float = 1e-3
-    betas: tuple[float, ...] = (0.0, 0.9)
-    penalty: float = 10.0
-    average: float = 0.99  # what the running mean of the generator's weights keeps in a step; 0 leaves the last
-    collapse: float = 0.1
+    shape: tuple[int, ...] = option((28, 28), low=1, least=1)
+    output: str = option("moves", among=OUTPUTS)
+    filters: tuple[int, ...] = option((16, 32, 32), low=1, least=1)  # of the generator, level by level down
+    layers: int = option(1, low=1)  # convolutions of a level
+    critic_filters: tuple[int, ...] = option((16, 32, 64), low=1, least=1)
+    codes: int = option(32, low=1)  # normal numbers beside an example
+    batch_size: int = option(32, low=2)
+    steps: int = option(1000, low=1)  # of the generator
+    critic_steps: int = option(1, low=1)  # for each of the generator's
+    learning_rate: float = option(2e-4, above=0, below=math.inf)
+    critic_learning_rate: float = option(1e-3, above=0, below=math.inf)
+    betas: tuple[float, ...] = option((0.0, 0.9), low=0, below=1, least=2)
+    penalty: float = option(10.0, low=0, below=math.inf)
+    # what the running mean of the generator's weights keeps in a step; 0 leaves the last
+    average: float = option(0.99, low=0, below=1)
+    collapse: float = option(0.1, low=0, high=1)
+
+    report_: dict[str, Any] = learnt(factory=dict)
+    generator_: nn.Module = learnt()
+    critic_: PairCritic = learnt()
 
     def __post_init__(self) -> None:
-        for name in ("shape", "filters", "critic_filters"):
-            widths = tuple(checks.whole(n, name, "DAGAN", low=1) for n in getattr(self, name))
-            if not widths:
-                checks.refuse(name, "DAGAN", "at least one number", "none")
-            setattr(self, name, widths)
-        checks.one_of(self.output, OUTPUTS, "output", "DAGAN")
-        self._image = image_shape(self.shape, "DAGAN")
-        for name in ("layers", "codes", "steps", "critic_steps"):
-            checks.whole(getattr(self, name), name, "DAGAN", low=1)
-        checks.whole(self.batch, "batch", "DAGAN", low=2)
+        for name in ("shape", "filters", "critic_filters", "betas"):
+            setattr(self, name, tuple(getattr(self, name)))
+        declared(self)
         if len(self.betas) != 2:
             checks.refuse("betas", "DAGAN", "two numbers", f"{len(self.betas)}")
-        for name, values in (("betas", self.betas), ("average", (self.average,))):
-            for value in values:
-                checks.number(value, name, "DAGAN", low=0, high=1, open_high=True)
-        for name in ("lr", "critic_lr"):
-            checks.number(getattr(self, name), name, "DAGAN", low=0, open_low=True, high=math.inf, open_high=True)
-        checks.number(self.penalty, "penalty", "DAGAN", low=0, high=math.inf, open_high=True)
-        checks.number(self.collapse, "collapse", "DAGAN", low=0, high=1)
-        self.betas = tuple(map(float, self.betas))
-        self.report_: dict[str, Any] = {}
+        self._image = image_shape(self.shape, "DAGAN")
         self._build(0)
 
-    def fit(self, x: ArrayLike, y: ArrayLike, *, seed: int = 0, tell: Tell | None = None) -> Self:
+    def fit(self, x: ArrayLike, y: ArrayLike, *, seed: int = 0, on_progress: Progress | None = None) -> Self:
         """Learn from images `x` and their classes `y`, two of each at least; begins anew. Nothing of `x` is kept."""
         owner = "DAGAN.fit"
         seed = checks.whole(seed, "seed", owner)
@@ -301,7 +290,7 @@ class DAGAN:
         names, count = labels.unique(return_counts=True)
         if int(count.min()) < 2:
             checks.refuse("y", owner, "two images of each class at least", f"one of class {int(names[count < 2][0])}")
-        trained, told = copy.deepcopy(self), tell or (lambda share, words: None)
+        trained, told = copy.deepcopy(self), on_progress or (lambda share, words: None)
         trained._build(rng.child_seed(seed, "init"))
         trained._train(rows[order], Classes(count.cumsum(0) - count, count), seed, told)
         self.__dict__.update(trained.__dict__)  # at the end, so that what diverged leaves no trace
@@ -323,35 +312,18 @@ class DAGAN:
         rows = self._pixels(examples, "examples", owner).repeat_interleave(each, 0)
         return self._made(rows, rng.fork(seed, "sample")).unflatten(1, self.shape)
 
-    def config(self) -> dict[str, Any]:
-        """The configuration as plain JSON."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
-
     def state_dict(self) -> dict[str, Tensor]:
         """All that was learnt, as flat tensors, copied."""
-        nets = {"generator": self.generator_, "critic": self.critic_}
-        return {f"{n}.{k}": v.detach().clone() for n, net in nets.items() for k, v in net.state_dict().items()}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> Self:
-        """Take over what another of the same configuration has learnt; a mismatch names the key."""
-        state = store.load_into(self.state_dict(), state, "DAGAN")
-        for name, net in (("generator", self.generator_), ("critic", self.critic_)):
-            net.load_state_dict({k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")})
-        return self
-
-    def bytes(self) -> int:
-        """What the learnt state occupies."""
-        return sum(value.numel() * value.element_size() for value in self.state_dict().values())
+        return {key: value.clone() for key, value in store.to_tensors(self).items()}
 
     def save(self, path: str | Path) -> Path:
         """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
-        return store.save(path, "dagan", {"config": self.config(), "report": self.report_}, self.state_dict())
+        return store.save_object(path, "dagan", self)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The DAGAN stored at `path`."""
-        return store.load_built(cls, path, "dagan", lambda config: cls(**checks.options(cls, None, config, "DAGAN")))
+        return store.load_object(cls, path, "dagan")
 
     def _build(self, seed: int) -> None:
         first, second = rng.child_seed(seed, "generator"), rng.child_seed(seed, "critic")
@@ -373,15 +345,15 @@ class DAGAN:
     def _made(self, examples: Float[Tensor, "n d"], noise: Noise) -> Float[Tensor, "n d"]:
         return torch.cat([self.generator_(self._codes(len(part), noise), part) for part in examples.split(ROWS)])
 
-    def _train(self, rows: Float[Tensor, "n d"], classes: Classes, seed: int, tell: Tell) -> None:
+    def _train(self, rows: Float[Tensor, "n d"], classes: Classes, seed: int, on_progress: Progress) -> None:
         order, noise, averaged = rng.fork(seed, "pairs"), rng.fork(seed, "codes"), copy.deepcopy(self.generator_)
-        generator = Player(self.generator_.train(), self.lr, self.betas)
-        critic = Player(self.critic_, self.critic_lr, self.betas)
+        generator = Player(self.generator_.train(), self.learning_rate, self.betas)
+        critic = Player(self.critic_, self.critic_learning_rate, self.betas)
         losses: list[Tensor] = []
         for step in range(self.steps):
             for _ in range(self.critic_steps):
-                examples, others = (rows[places] for places in classes.pairs(self.batch, order))
-                made = self.generator_(self._codes(self.batch, noise), examples)
+                examples, others = (rows[places] for places in classes.pairs(self.batch_size, order))
+                made = self.generator_(self._codes(self.batch_size, noise), examples)
                 terms = critic_terms(self.critic_, others, made.detach(), examples, self.penalty, noise)
                 critic.descend(terms["critic"], None)
             loss = -self.critic_(made, examples).mean()
@@ -391,8 +363,8 @@ class DAGAN:
             if step % max(self.steps // STRETCHES, 1) == 0 or step == self.steps - 1:
                 if not bool(torch.stack(losses).isfinite().all()):
                     words = f"The training of dagan diverged by step {step + 1}."
-                    raise NotEstimable(f"{words} A smaller 'lr' and 'critic_lr' than {self.lr:g} help.")
-                tell(step / self.steps, f"step {step} of {self.steps}")
+                    raise NotEstimable(f"{words} Smaller rates than {self.learning_rate:g} help.")
+                on_progress(step / self.steps, f"step {step} of {self.steps}")
         places, _ = classes.pairs(ROWS, order)
         settle(averaged, self._codes(ROWS, noise), rows[places])
         self.generator_ = averaged.eval()

@@ -95,7 +95,7 @@ def encoded(fitted: FeatureMap, x: Tensor, log_weights: Tensor | None = None) ->
     """Features in float64, and logits if the map is a classifier."""
     codes = fitted.transform(x.flatten(1) if isinstance(fitted, features.PCA) else x)
     with torch.no_grad():
-        logits = fitted.net_.head(codes).double() if isinstance(fitted, features.Classifier) else None
+        logits = fitted.net_.head(codes).double() if isinstance(fitted, features.ClassifierFeatures) else None
     return FeatureDraw(codes.double(), logits, log_weights)
 
 
@@ -141,7 +141,7 @@ def _substitute(setting: GoodnessSetting, seed: int, on_progress: OnProgress) ->
 def _map(setting: GoodnessSetting, x: Tensor, y: Tensor, seed: int) -> tuple[FeatureMap, str]:
     """The feature map of a unit, and in words."""
     if setting.features != "pretrained":
-        fitted = features.Classifier(epochs=setting.epochs).fit(x, y, seed=seed)
+        fitted = features.ClassifierFeatures(epochs=setting.epochs).fit(x, y, seed=seed)
         return fitted, f"{fitted.width} features of our classifier"
     try:
         return features.Pretrained(size=setting.size).fit(x[:2]), f"EfficientNet-Lite0 at {setting.size} pixels"

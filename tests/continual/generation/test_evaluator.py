@@ -8,14 +8,14 @@ import torch
 from vestige import metrics
 from vestige.continual.generation.evaluator import HELD_OUT, Evaluator, traces, variety
 from vestige.data.stream import TestSet
-from vestige.features import Classifier
+from vestige.features import ClassifierFeatures
 
 
 def noise(n, seed=0):
     return torch.randn(n, 3, generator=torch.Generator().manual_seed(seed))
 
 
-class Signs(Classifier):
+class Signs(ClassifierFeatures):
     """Rows are their own features, and of class 1 where the first number is positive."""
 
     def codes(self, x):

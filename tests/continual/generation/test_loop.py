@@ -16,7 +16,7 @@ from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.errors import InputError, NotEstimable
 from vestige.data import split
-from vestige.features import CVAE, PCA, VAE, Classifier
+from vestige.features import CVAE, PCA, ClassifierFeatures, VAEFeatures
 from vestige.generators import Generator, build
 from vestige.generators.pictures import unpack
 
@@ -69,7 +69,7 @@ class Fading(Generator):
 
 @pytest.fixture(scope="module")
 def judge():
-    return Classifier(dims=8, epochs=10, batch_size=40).fit(DATA.floats(DATA.train_x), DATA.train_y)
+    return ClassifierFeatures(dims=8, epochs=10, batch_size=40).fit(DATA.floats(DATA.train_x), DATA.train_y)
 
 
 def stream(tasks=4):
@@ -137,7 +137,7 @@ def test_two_classes_a_task_have_equal_shares(judge):
 
 
 def test_a_map_that_changes_keeps_samples_and_none_of_the_data(judge):
-    small = CVAE(dims=2, encoder=(16,), decoder=(16,), noise=0.01, epochs=5, batch_size=30, lr=1e-2)
+    small = CVAE(dims=2, encoder=(16,), decoder=(16,), noise=0.01, epochs=5, batch_size=30, learning_rate=1e-2)
     found = made(judge, features=small)
     assert small.shape_ is None  # the argument is as it was
     assert bool(found.matrices["js"].diagonal().isfinite().all())
@@ -146,7 +146,9 @@ def test_a_map_that_changes_keeps_samples_and_none_of_the_data(judge):
 
 
 def test_a_map_that_is_learnt_anew_at_each_step_shows_no_drift_of_its_own(judge):
-    restless = VAE(dims=2, encoder=(16,), decoder=(16,), noise=0.01, epochs=5, batch_size=30, lr=1e-2, warm=False)
+    restless = VAEFeatures(
+        dims=2, encoder=(16,), decoder=(16,), noise=0.01, epochs=5, batch_size=30, learning_rate=1e-2, warm=False
+    )
     js = made(judge, fade=0.0, tasks=2, features=restless).matrices["js"]
     assert 0 <= float(js[1, 0]) < 0.1
 
@@ -180,7 +182,7 @@ def test_a_generator_that_diverges_ends_the_run_and_is_said(judge):
 
 
 def test_a_witness_that_fails_says_no_more_while_the_evaluator_goes_on(judge):
-    wild = CVAE(dims=2, encoder=(8,), decoder=(8,), noise=0.01, epochs=20, batch_size=10, lr=1e12)
+    wild = CVAE(dims=2, encoder=(8,), decoder=(8,), noise=0.01, epochs=20, batch_size=10, learning_rate=1e12)
     found = made(judge, tasks=2, features=wild)
     assert found.details["witness"].startswith("task 1 of 2: The training of CVAE diverged")
     assert bool(found.matrices["js"].isnan().all())
@@ -190,7 +192,7 @@ def test_a_witness_that_fails_says_no_more_while_the_evaluator_goes_on(judge):
 
 def test_progress_is_told_in_order(judge):
     told = []
-    made(judge, tasks=2, tell=lambda share, words: told.append((share, words)))
+    made(judge, tasks=2, on_progress=lambda share, words: told.append((share, words)))
     shares = [share for share, _ in told]
     assert shares == sorted(shares)
     assert 0 <= shares[0] < shares[-1] < 1

@@ -13,7 +13,7 @@ from vestige.continual.learners.generated import Samples
 from vestige.core.errors import InputError
 from vestige.data.streams import permuted, split
 
-TINY = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch": 20, "collapse": 0.0}
+TINY = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch_size": 20, "collapse": 0.0}
 FIELDS = {"hidden": (6,), "generator_options": TINY, "samples_per_class": 5}
 
 
@@ -103,7 +103,7 @@ def test_tasks_that_share_their_classes_are_replayed_by_task():
 
 
 def test_replay_holds_what_plain_training_loses():
-    options = TINY | {"encoder": (32,), "decoder": (32, 32), "steps": 200, "lr": 1e-2}
+    options = TINY | {"encoder": (32,), "decoder": (32, 32), "steps": 200, "learning_rate": 1e-2}
     found = {}
     for name, fields in (("vanilla", {}), ("dgr", {"generator_options": options, "labels": "condition"})):
         stream = split(blobs(n_classes=4), 2)

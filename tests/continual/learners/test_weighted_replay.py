@@ -14,7 +14,7 @@ from vestige.core.errors import InputError
 from vestige.data.streams import permuted, split
 from vestige.generators.vae import VAE
 
-TINY = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch": 20, "collapse": 0.0}
+TINY = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch_size": 20, "collapse": 0.0}
 FIELDS = {"hidden": (6,), "generator_options": TINY, "samples_per_class": 5, "min_rows": 40, "chain_samples": 40}
 
 

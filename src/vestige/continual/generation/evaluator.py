@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vestige import metrics
 from vestige.data.stream import TestSet
-from vestige.features import Classifier
+from vestige.features import ClassifierFeatures
 
 HELD_OUT = ("fid", "kid", "labels", "variety")
 
@@ -42,12 +42,12 @@ def variety(drawn: Mapping[int, float], real: Mapping[int, float]) -> float:
 class Evaluator:
     """Test data of every task in the classifier's features, and the `traces` of its classes."""
 
-    judge: Classifier
+    judge: ClassifierFeatures
     tests: Sequence[Float[Tensor, "_ f"]]
     traces: Sequence[Mapping[int, float]]
 
     @classmethod
-    def of(cls, judge: Classifier, tests: Sequence[TestSet]) -> Evaluator:
+    def of(cls, judge: ClassifierFeatures, tests: Sequence[TestSet]) -> Evaluator:
         """An evaluator for these test sets."""
         codes = [judge.codes(test.x.flatten(1)) for test in tests]
         right = [judge.called(own) == test.y for own, test in zip(codes, tests, strict=True)]

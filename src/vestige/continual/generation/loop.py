@@ -32,10 +32,10 @@ from vestige.continual.record import Record, identity
 from vestige.core import checks, rng
 from vestige.core.errors import NotEstimable, VestigeError, VestigeWarning
 from vestige.data.stream import Stream
-from vestige.features import CVAE, Classifier, FeatureMap
+from vestige.features import CVAE, ClassifierFeatures, FeatureMap
 from vestige.generators import Generator
 from vestige.generators.pictures import pack
-from vestige.generators.source import Tell
+from vestige.generators.source import Progress
 
 DIVERGENCES = ("kl", "reverse_kl", "js", "hellinger2")
 VERSION = 1  # raised when the results of the loop change: a part of the ids of its Records
@@ -99,14 +99,14 @@ def spread_over(outputs: Sequence[int], n: int) -> Int64[Tensor, " n"]:
 def run(
     stream: Stream,
     generator: Generator,
-    judge: Classifier,
+    judge: ClassifierFeatures,
     *,
     features: FeatureMap | None = None,
     chain: Mapping[str, Any] | None = None,
     samples: int = 500,
     pictures: int = 0,
     seed: int = 0,
-    tell: Tell | None = None,
+    on_progress: Progress | None = None,
 ) -> Record:
     """Train a copy of `generator` on `stream`, and judge it on every task so far after each.
 
@@ -121,7 +121,7 @@ def run(
         checks.refuse("judge", owner, f"fitted to samples of shape {stream.input_shape}", judge.shape)
     if generator.conditions < stream.n_outputs:
         checks.refuse("generator", owner, f"of at least {stream.n_outputs} conditions", generator.conditions)
-    generator, tell = generator.copy(), tell or (lambda share, words: None)
+    generator, on_progress = generator.copy(), on_progress or (lambda share, words: None)
     small = CVAE(dims=16, encoder=(128,), decoder=(128,), noise=0.02, epochs=5)
     options = {"preset": "fast", "names": DIVERGENCES} | dict(chain or {})
     witness = Witness((small if features is None else features).copy(), Chain(**options))
@@ -140,19 +140,19 @@ def run(
         said = f"task {t + 1} of {tasks}"
 
         def training(share: float, words: str, t: int = t, said: str = said) -> None:
-            tell((t + TRAINING * share) / tasks, f"{said}: {words}")
+            on_progress((t + TRAINING * share) / tasks, f"{said}: {words}")
 
         wall, cpu = time.perf_counter(), time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VestigeWarning)  # collapse and verdicts are kept in the details
             try:
-                generator.fit(task.x, task.y, seed=rng.child_seed(seed, "fit", t), tell=training)
+                generator.fit(task.x, task.y, seed=rng.child_seed(seed, "fit", t), on_progress=training)
             except NotEstimable as error:
                 found.details["diverged"] = f"{said}: {error}"
                 break
             found.seconds["train"].append(time.perf_counter() - wall)
             found.seconds["train_cpu"].append(time.process_time() - cpu)
-            tell((t + TRAINING) / tasks, f"{said}: judged")
+            on_progress((t + TRAINING) / tasks, f"{said}: judged")
             wall = time.perf_counter()
             asked = {j: spread_over(stream.info(j).outputs, samples) for j in range(t + 1)}
             drawn = {j: generator.sample_each(y, seed=rng.child_seed(seed, "sample", t, j)) for j, y in asked.items()}

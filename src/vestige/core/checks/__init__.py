@@ -8,7 +8,7 @@ back into the kind that `x` was: numpy array, torch tensor, list, or pandas obje
 """
 
 from vestige.core.checks.arrays import labels, matrix, pair, samples, vector, weights
-from vestige.core.checks.declared import declared, option, options
+from vestige.core.checks.declared import declared, learnt, option, options
 from vestige.core.checks.kinds import ArrayLike, Kind
 from vestige.core.checks.refusal import refuse
 from vestige.core.checks.scalars import number, one_of, whole
@@ -18,6 +18,7 @@ __all__ = [
     "Kind",
     "declared",
     "labels",
+    "learnt",
     "matrix",
     "number",
     "one_of",

@@ -61,6 +61,12 @@ def option(
     return dataclasses.field(**made, metadata=metadata, **field)
 
 
+def learnt(default: Any = MISSING, *, factory: Callable[[], Any] | None = None) -> Any:  # noqa: ANN401 - a field
+    """A dataclass field that is no option: what `fit` learns, under a name that ends in "_"."""
+    made: dict[str, Any] = {"default_factory": factory} if factory is not None else {"default": default}
+    return dataclasses.field(**made, init=False, repr=False, compare=False)
+
+
 def declared(config: Any, owner: str | None = None) -> None:  # noqa: ANN401 - a dataclass instance
     """Refuse the first field of `config` that its annotation or its declared constraint does not allow."""
     owner = owner or type(config).__name__

@@ -1,9 +1,11 @@
-"""PCA: the directions in which the data of the first step varies most; linear, exact, without a seed.
+"""Linear maps: the samples themselves, and their principal components.
 
-float64 throughout. Where there are at least as many rows as features the directions are eigenvectors of the
-covariance, otherwise right singular vectors of the centred rows: the same directions from the smaller of two problems.
-A direction's sign is free; here its largest entry is positive, so that the same data gives the same codes. Tasks have
-equal weight whatever their sizes.
+`Identity`: the samples themselves, flattened. For tables, and for features that were computed elsewhere.
+
+`PCA`: the directions in which the data of the first step varies most; exact, without a seed. float64 throughout. Where
+there are at least as many rows as features the directions are eigenvectors of the covariance, otherwise right singular
+vectors of the centred rows: the same directions from the smaller of two problems. A direction's sign is free; here its
+largest entry is positive, so that the same data gives the same codes. Tasks have equal weight whatever their sizes.
 """
 
 from __future__ import annotations
@@ -17,10 +19,29 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
+from vestige.core.checks import learnt, option
 from vestige.core.numerics import weighted_mean
 from vestige.features.base import FeatureMap
 from vestige.features.rows import Rows
-from vestige.store import load_into
+
+
+@dataclass(eq=False)
+class Identity(FeatureMap):
+    """Every coordinate is a feature."""
+
+    name: ClassVar[str] = "identity"
+    consistent: ClassVar[bool] = True
+    keeps: ClassVar[str] = "nothing but the shape of a sample"
+    dtype: ClassVar[torch.dtype] = torch.float64
+
+    def _width(self, shape: tuple[int, ...]) -> int:
+        return math.prod(shape)
+
+    def _fit(self, rows: Rows, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
+        return {}
+
+    def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
+        return x
 
 
 def principal_directions(
@@ -55,14 +76,13 @@ class PCA(FeatureMap):
     min_rows: ClassVar[int] = 2
     dtype: ClassVar[torch.dtype] = torch.float64
 
-    dims: int = 64
+    dims: int = option(64, low=1)
     whiten: bool = False
-    floor: float = 1e-6
+    floor: float = option(1e-6, above=0)
 
-    def check(self) -> None:
-        """Refuse settings that cannot be used."""
-        checks.whole(self.dims, "dims", "PCA", low=1)
-        checks.number(self.floor, "floor", "PCA", low=0, open_low=True)
+    mean_: Float[Tensor, " d"] = learnt()
+    directions_: Float[Tensor, "k d"] = learnt()
+    scale_: Float[Tensor, " k"] = learnt()
 
     def _width(self, shape: tuple[int, ...]) -> int:
         return self.dims
@@ -83,13 +103,3 @@ class PCA(FeatureMap):
 
     def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
         return (x - self.mean_) @ self.directions_.T / self.scale_
-
-    def _state(self) -> dict[str, Tensor]:
-        return {"mean": self.mean_, "directions": self.directions_, "scale": self.scale_}
-
-    def _load_state(self, state: dict[str, Tensor], shape: tuple[int, ...]) -> None:
-        d = math.prod(shape)
-        shapes = {"mean": (d,), "directions": (self.dims, d), "scale": (self.dims,)}
-        skeleton = {key: torch.empty(size, dtype=torch.float64) for key, size in shapes.items()}
-        load_into(skeleton, state, "PCA")
-        self.mean_, self.directions_, self.scale_ = state["mean"], state["directions"], state["scale"]
