@@ -316,6 +316,10 @@ class DAGAN:
         """All that was learnt, as flat tensors, copied."""
         return {key: value.clone() for key, value in store.to_tensors(self).items()}
 
+    def bytes(self) -> int:
+        """What the learnt state occupies."""
+        return sum(value.numel() * value.element_size() for value in store.encode(self)[1].values())
+
     def save(self, path: str | Path) -> Path:
         """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
         return store.save_object(path, "dagan", self)
