@@ -36,7 +36,7 @@ from vestige.continual.generation import DIVERGENCES, forgetting, intransigence,
 from vestige.continual.record import Record
 from vestige.continual.versions import named
 from vestige.core import checks, rng
-from vestige.features import CVAE, Classifier
+from vestige.features import CVAE, ClassifierFeatures
 from vestige.generators import GENERATORS, Generator, build
 from vestige.generators.pictures import grid, unpack
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, line, need
@@ -98,11 +98,11 @@ SMOKE = CDREGeneratorConfig(
 
 
 @functools.lru_cache(maxsize=1)  # the units of one process share it: training it takes as long as a generator's task
-def classifier_of(name: str, rows: int | None, epochs: int) -> Classifier:
+def classifier_of(name: str, rows: int | None, epochs: int) -> ClassifierFeatures:
     """The classifier of all classes, the same for every seed and row."""
     real = data.load(name)
     some = torch.randperm(len(real.train_x), generator=rng.fork(0, "judge"))[:rows]
-    return Classifier(epochs=epochs).fit(real.floats(real.train_x[some]), real.train_y[some])
+    return ClassifierFeatures(epochs=epochs).fit(real.floats(real.train_x[some]), real.train_y[some])
 
 
 def generator_of(config: CDREGeneratorConfig, shape: tuple[int, ...]) -> Generator:
@@ -117,7 +117,7 @@ def generator_of(config: CDREGeneratorConfig, shape: tuple[int, ...]) -> Generat
 class GeneratorRuns(Experiment[CDREGeneratorConfig]):
     """What the figures share."""
 
-    uses: ClassVar[tuple[type, ...]] = (CVAE, Classifier)
+    uses: ClassVar[tuple[type, ...]] = (CVAE, ClassifierFeatures)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "nearly everything: 8 x 8 digits of two classes, 20 steps of training",
@@ -163,7 +163,7 @@ class GeneratorRuns(Experiment[CDREGeneratorConfig]):
             samples=config.samples,
             pictures=1,
             seed=seed,
-            tell=on_progress,
+            on_progress=on_progress,
         )
         return self.adopt(found, config, details=found.details)
 

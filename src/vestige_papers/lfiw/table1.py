@@ -9,8 +9,8 @@ weights; the reader's own samples:
 
     vestige run lfiw-table1 --set real=real.npy --set fake=fake.npy [--set features=map.json]
 
-in any format of `vestige compare`, `map.json` being a feature map stored by `save`; with a `Classifier` there is an
-Inception Score too. Tables 4, 5 and lfiw-calibration take the same, and the same Records.
+in any format of `vestige compare`, `map.json` being a feature map stored by `save`; with one of kind "classifier"
+there is an Inception Score too. Tables 4, 5 and lfiw-calibration take the same, and the same Records.
 """
 
 from __future__ import annotations

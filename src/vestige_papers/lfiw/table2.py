@@ -218,7 +218,10 @@ def measure(setting: OmniglotSetting, seed: int, on_progress: OnProgress) -> tup
     # What a poor DAGAN is worth is for this experiment to show, so that no collapse is warned of.
     dagan = DAGAN(shape=(setting.side, setting.side), collapse=0.0, **options)
     dagan.fit(
-        real.x, real.y, seed=seed, tell=lambda share, words: on_progress(0.5 * share, f"{setting.dagan}: {words}")
+        real.x,
+        real.y,
+        seed=seed,
+        on_progress=lambda share, words: on_progress(0.5 * share, f"{setting.dagan}: {words}"),
     )
     drawn = {
         name: dagan.sample_from(real.x, each=each, seed=rng.child_seed(seed, name))

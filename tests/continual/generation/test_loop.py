@@ -44,9 +44,6 @@ class Fading(Generator):
     def _build(self, seed):
         self.net_, self.rows_, self.born_ = Level(), {}, {}
 
-    def _nets(self):
-        return {"net": self.net_}
-
     def _fit(self, source, seed, tell):
         if len(self.known_) >= self.diverge_at:
             raise NotEstimable("It diverged.")
