@@ -21,9 +21,8 @@ from benchmarks import peers
 from benchmarks.timing import Row, race
 from vestige.core import rng
 from vestige.ratios.kernels import gaussian
-from vestige.ratios.kliep import KLIEP
-from vestige.ratios.simplex import best_mixture
-from vestige.ratios.ulsif import ULSIF
+from vestige.ratios.kliep import KLIEP, best_mixture
+from vestige.ratios.least_squares import ULSIF
 
 N, MEAN_Q, SCALE_Q = 10_000, 0.5, 1.2
 BANDWIDTHS, LAMBDAS = (0.5, 0.5**0.5, 1.0), (1e-4, 1e-3, 1e-2)

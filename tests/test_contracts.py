@@ -433,7 +433,7 @@ ESTIMATORS = {
     "bootstrap": lambda: ratios.Bootstrap(ratios.Logistic(kind="linear"), 5),
     "bregman": lambda: ratios.Bregman(steps=60),
     "bridge": lambda: ratios.Bridge(ratios.Logistic(kind="linear"), waymarks=2),
-    "fgan": lambda: ratios.FGAN(steps=60),
+    "fgan": lambda: ratios.FGANRatio(steps=60),
     "forest": lambda: ratios.Forest(trees=30),
     "kliep": lambda: ratios.KLIEP(),
     "kliep_net": lambda: ratios.KLIEPNet(steps=60),

@@ -10,8 +10,8 @@ import torch
 from vestige.core import rng
 from vestige.core.errors import InputError, NotFitted
 from vestige.ratios.bootstrap import Bootstrap, bootstrap, counts, resample
-from vestige.ratios.kliep_net import KLIEPNet
 from vestige.ratios.logistic import Logistic
+from vestige.ratios.nets import KLIEPNet
 
 FAST = {"hidden": (8,), "steps": 40, "tolerance": 1.0}
 

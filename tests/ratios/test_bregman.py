@@ -5,7 +5,7 @@ import torch
 
 from vestige.core.errors import UnknownName
 from vestige.ratios import losses
-from vestige.ratios.bregman import Bregman
+from vestige.ratios.nets import Bregman
 
 # The convex functions themselves; the table holds only what follows from them.
 F = {

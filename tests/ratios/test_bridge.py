@@ -8,9 +8,9 @@ import torch
 from vestige.core.errors import InputError, StoreError
 from vestige.ratios import Ratio
 from vestige.ratios.bridge import Bridge, waymark
+from vestige.ratios.least_squares import ULSIF
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.stack.stack import Stack
-from vestige.ratios.ulsif import ULSIF
 
 
 def gaussian(n, d, mean=0.0, scale=1.0, seed=0):

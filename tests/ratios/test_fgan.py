@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from vestige.core.errors import UnknownName
-from vestige.ratios.fgan import FGAN, VARIATIONAL
+from vestige.ratios.losses import VARIATIONAL
+from vestige.ratios.nets import FGANRatio
 
 # f of each divergence D_f(p || q) = E_q f(p/q), and its value for N(0, 1) against N(1/2, 1).
 F = {
@@ -55,7 +56,7 @@ def test_at_the_optimum_the_bound_is_the_divergence_and_the_ratio_is_exact(name)
         below = VARIATIONAL[name].activation(middle) < best
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     v = (low + high) / 2
-    estimator = FGAN(name, ratio_floor=1e-12)
+    estimator = FGANRatio(name, ratio_floor=1e-12)
     bound = -estimator._loss(1, 1)(v[None], v[None], p[None], q[None])
     exact = (q * F[name][0](log_ratio.exp())).sum()
     torch.testing.assert_close(bound[0], exact, atol=1e-9, rtol=1e-7)
@@ -70,7 +71,7 @@ def test_every_divergence_finds_the_ratio_of_gaussians(name):
     p, q = normal(2000, 0.0, 1), normal(2000, 0.5, 2)
     x = normal(1500, 0.25, 3)
     truth = ((x - 0.5).square() - x.square()).sum(1) / 2
-    ratio = FGAN(name, hidden=(16,), steps=300).fit(p, q)
+    ratio = FGANRatio(name, hidden=(16,), steps=300).fit(p, q)
     assert float((ratio.log_ratio(x) - truth).square().mean()) < 0.06  # the variance of truth is 0.25
     value = F[name][1] or 0.0303  # js by numerical integration
     assert ratio.report_["bound"] == pytest.approx(value, abs=0.5 * value)
@@ -78,7 +79,7 @@ def test_every_divergence_finds_the_ratio_of_gaussians(name):
 
 def test_pearson_s_negative_ratios_are_floored_and_counted():
     p, q = normal(300, 0.0, 1), normal(300, 3.0, 2)
-    ratio = FGAN("pearson", hidden=(16,), steps=100, ratio_floor=0.05, tolerance=1.0)
+    ratio = FGANRatio("pearson", hidden=(16,), steps=100, ratio_floor=0.05, tolerance=1.0)
     log_ratio = ratio.fit(p, q).log_ratio(q)
     assert float(log_ratio.min()) == pytest.approx(math.log(0.05))
     assert 0.05 < ratio.report_["ratio_floor_share"] < 1
@@ -87,4 +88,4 @@ def test_pearson_s_negative_ratios_are_floored_and_counted():
 
 def test_an_unknown_divergence_is_refused():
     with pytest.raises(UnknownName, match="Did you mean 'hellinger'"):
-        FGAN("helinger").fit(normal(9), normal(9))
+        FGANRatio("helinger").fit(normal(9), normal(9))

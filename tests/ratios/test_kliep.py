@@ -6,9 +6,8 @@ import torch
 from vestige.core import rng
 from vestige.core.errors import InputError, UnknownName, VestigeWarning
 from vestige.ratios.kernels import gaussian
-from vestige.ratios.kliep import KLIEP
-from vestige.ratios.kliep_kernel import KernelMixture
-from vestige.ratios.kliep_net import KLIEPNet
+from vestige.ratios.kliep import KLIEP, KernelMixture
+from vestige.ratios.nets import KLIEPNet
 from vestige.store.codec import decode, encode
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vestige.ratios import losses
-from vestige.ratios.lsif import LSIF, log_softplus
+from vestige.ratios.nets import LSIF, log_softplus
 
 
 def normal(n, d=1, mean=0.0, seed=0):

@@ -9,9 +9,9 @@ import torch
 from vestige.core.errors import InputError, VestigeWarning
 from vestige.nets import BatchedMLP
 from vestige.ratios import losses
-from vestige.ratios.kliep_net import KLIEPNet
 from vestige.ratios.members import reach, split
-from vestige.ratios.training import Budget, Side, _Adam, _Batches, _Best, train
+from vestige.ratios.nets import KLIEPNet
+from vestige.ratios.training import Budget, MemberRows, _Adam, _Batches, _Best, train
 
 FAST = {"hidden": (16,), "steps": 150, "check_every": 10}
 
@@ -75,11 +75,11 @@ def test_reach_leaves_the_stated_number_of_rows_outside():
 
 def test_an_epoch_of_equal_weights_is_a_permutation_and_of_unequal_ones_follows_them():
     x = torch.arange(12.0).reshape(1, 12, 1)
-    batches = _Batches(Side(x, torch.full((1, 12), 1 / 12)), 4, [0], "p")
+    batches = _Batches(MemberRows(x, torch.full((1, 12), 1 / 12)), 4, [0], "p")
     seen = torch.cat([batches.next().x.flatten() for _ in range(3)])
     assert torch.equal(seen.sort().values, torch.arange(12.0))
     weights = torch.tensor([[6 / 12, 4 / 12, 2 / 12, *[0.0] * 9]])
-    batches = _Batches(Side(x, weights), 4, [0], "p")
+    batches = _Batches(MemberRows(x, weights), 4, [0], "p")
     seen = torch.cat([batches.next().x.flatten() for _ in range(3)])
     assert torch.bincount(seen.long(), minlength=12).tolist() == [6, 4, 2, *[0] * 9]
 
@@ -95,7 +95,7 @@ def test_the_best_parameters_are_kept_and_patience_ends_the_run():
     x, w = torch.randn(1, 20, 2, generator=torch.Generator().manual_seed(0)), torch.full((1, 20), 1 / 20)
     net = BatchedMLP(1, (2, 8, 1), generator=torch.Generator().manual_seed(0), zero_last=True)
     start = {key: value.clone() for key, value in net.state().items()}
-    p, q = Side(x + 1, w), Side(x - 1, w)
+    p, q = MemberRows(x + 1, w), MemberRows(x - 1, w)
     outcome = train(net, p, q, q, p, losses.logistic, budget(), [0])
     assert outcome.steps == 10
     assert int(outcome.best_step) == 0
@@ -121,7 +121,7 @@ def test_members_do_not_touch_each_other():
     def run(chosen):
         nets = [BatchedMLP(1, (2, 8, 1), generator=torch.Generator().manual_seed(i)) for i in chosen]
         net = BatchedMLP.stack(nets)
-        p, q = Side(x[chosen] + shift[chosen], w[chosen]), Side(x[chosen], w[chosen])
+        p, q = MemberRows(x[chosen] + shift[chosen], w[chosen]), MemberRows(x[chosen], w[chosen])
         outcome = train(net, p, q, q, p, losses.logistic, budget(batch_size=8, gradient_clip=0.05), chosen)
         return net, outcome
 

@@ -4,7 +4,7 @@ import torch
 from scipy.optimize import minimize
 
 from vestige.core import rng
-from vestige.ratios.simplex import best_mixture
+from vestige.ratios.kliep import best_mixture
 
 
 def problem(n=200, b=6, name="A"):

@@ -7,7 +7,7 @@ import torch
 from vestige.core import rng
 from vestige.core.errors import InputError, NotFitted
 from vestige.ratios.kernels import gaussian
-from vestige.ratios.ulsif import RULSIF, ULSIF
+from vestige.ratios.least_squares import RULSIF, ULSIF
 
 
 def normal(n, mean, scale, name, d=2):

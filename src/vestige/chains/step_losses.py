@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.ratios import losses
-from vestige.ratios.fgan import VARIATIONAL
+from vestige.ratios.losses import VARIATIONAL
 
 # (s on p, s on q) -> one value a member, to be maximised.
 StepValue = Callable[[Tensor, Tensor], Tensor]

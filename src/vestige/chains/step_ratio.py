@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vestige.core import checks
 from vestige.core.numerics import weighted_mean
-from vestige.ratios import FGAN, LSIF, ULSIF, Bridge, KLIEPNet, Logistic, Ratio, Stack
+from vestige.ratios import LSIF, ULSIF, Bridge, FGANRatio, KLIEPNet, Logistic, Ratio, Stack
 from vestige.ratios.base import known_ratios
 from vestige.ratios.cross_fit import CrossFit, HeldOutFit, cross_fit
 from vestige.store.codec import from_tensors, to_tensors
@@ -34,7 +34,7 @@ ESTIMATORS: dict[str, Ratio | None] = {
     "quadratic": Logistic(kind="quadratic"),
     "lsif": LSIF(),
     "ulsif": ULSIF(),
-    "fgan": FGAN(),
+    "fgan": FGANRatio(),
 }
 JUMP = Logistic(steps=300, skip="quadratic")
 

@@ -30,7 +30,7 @@ from torch import Tensor
 from vestige.core.checks import option
 from vestige.generators.adversarial import PAPER, Adversarial
 from vestige.generators.source import Progress, ReplaySource
-from vestige.ratios.fgan import VARIATIONAL
+from vestige.ratios.losses import VARIATIONAL
 
 TERMS = ("auto", "conjugate", "activation")
 # whose activation grows like exp(-v), and whose conjugate like exp(v): how steep they are at the limit

@@ -3,21 +3,17 @@
 from vestige.ratios.auto import auto
 from vestige.ratios.base import Ratio
 from vestige.ratios.bootstrap import Bootstrap, bootstrap
-from vestige.ratios.bregman import Bregman
 from vestige.ratios.bridge import Bridge
-from vestige.ratios.fgan import FGAN
 from vestige.ratios.forest import Forest
 from vestige.ratios.kliep import KLIEP
-from vestige.ratios.kliep_net import KLIEPNet
+from vestige.ratios.least_squares import RULSIF, ULSIF
 from vestige.ratios.logistic import Logistic
-from vestige.ratios.lsif import LSIF
+from vestige.ratios.nets import LSIF, Bregman, FGANRatio, KLIEPNet
 from vestige.ratios.permutation import PermutationTest, permutation_test
 from vestige.ratios.registry import RATIOS, build
 from vestige.ratios.stack.stack import Stack
-from vestige.ratios.ulsif import RULSIF, ULSIF
 
 __all__ = [
-    "FGAN",
     "KLIEP",
     "LSIF",
     "RATIOS",
@@ -26,6 +22,7 @@ __all__ = [
     "Bootstrap",
     "Bregman",
     "Bridge",
+    "FGANRatio",
     "Forest",
     "KLIEPNet",
     "Logistic",

@@ -11,6 +11,26 @@ loss a member (m,). Unless the name says otherwise an output is psi = log r.
 - `bregman`: ratio matching (Sugiyama, Suzuki and Kanamori 2012, Eq. 5 of "Density-ratio matching under the Bregman
   divergence"): E_q[f'(r) r - f(r)] - E_p[f'(r)], which is the Bregman divergence from p/q to r under q up to a
   constant. GENERATORS holds both terms as functions of log r.
+
+The variational estimators of f-GAN (Nowozin, Cseke and Tomioka 2016), with the ratio read off the optimum.
+
+D_f(p || q) = E_q f(p/q) >= E_p[T] - E_q[f*(T)], with equality at T = f'(p/q). The network's output v passes through
+the output activation of the paper's Table 2, T = g(v), and the ratio is r = (f')^-1(T):
+
+    divergence  f(r)                                   T = g(v)             f*(T)               log r
+    kl          r log r                                v                    exp(T - 1)          v - 1
+    reverse_kl  -log r                                 -exp(-v)             -1 - log(-T)        v
+    js          [r log r - (1 + r) log((1 + r)/2)]/2   [log 2 - sp(-v)]/2   -log(2 - e^2T)/2    v
+    hellinger   (sqrt r - 1)^2 / 2                     (1 - exp(-v)) / 2    T / (1 - 2T)        2 v
+    pearson     (r - 1)^2                              v                    T^2 / 4 + T         log(1 + v/2)
+
+(sp is softplus.) `bound` in the report is the right-hand side on held-out rows: a lower bound of the divergence.
+
+Deviations: js and hellinger carry the factor 1/2 that makes them the Jensen-Shannon divergence and 1 - the
+Bhattacharyya coefficient, which scales T and leaves the optimum alone; hellinger's activation has the sign that makes v
+grow with r. The f*(g(v)) below are simplified by hand so that nothing saturates. Pearson's T may fall below -2, where
+no ratio corresponds to it (CDRE section 3 says the same): r is floored at `ratio_floor`, and the report says how
+often; `nets.LSIF` is the same divergence with a positive link.
 """
 
 from __future__ import annotations
@@ -70,30 +90,30 @@ def least_squares(
 
 
 @dataclass(frozen=True)
-class Generator:
+class ConvexFunction:
     """A convex f, through the two functions of log r that ratio matching needs."""
 
     slope: Callable[[Tensor], Tensor]  # f'(r)
     rest: Callable[[Tensor], Tensor]  # f'(r) r - f(r)
 
 
-def power_generator(power: float) -> Generator:
+def power_generator(power: float) -> ConvexFunction:
     """f(r) = (r^(1+a) - r) / a, Basu's power divergence: towards KL as a -> 0, twice the squared one at a = 1."""
-    return Generator(
+    return ConvexFunction(
         lambda psi: ((1 + power) * torch.exp(power * psi) - 1) / power,
         lambda psi: torch.exp((1 + power) * psi),
     )
 
 
-GENERATORS: dict[str, Generator] = {
+GENERATORS: dict[str, ConvexFunction] = {
     # f(r) = (r - 1)^2 / 2: LSIF
-    "squared": Generator(lambda psi: torch.expm1(psi), lambda psi: torch.expm1(2 * psi) / 2),
+    "squared": ConvexFunction(lambda psi: torch.expm1(psi), lambda psi: torch.expm1(2 * psi) / 2),
     # f(r) = r log r - r: KLIEP without its normalisation (unnormalised KL)
-    "kl": Generator(lambda psi: psi, lambda psi: torch.exp(psi)),
+    "kl": ConvexFunction(lambda psi: psi, lambda psi: torch.exp(psi)),
     # f(r) = r log r - (1 + r) log(1 + r): binary KL, twice the balanced logistic loss
-    "logistic": Generator(lambda psi: -softplus(-psi), lambda psi: softplus(psi)),
+    "logistic": ConvexFunction(lambda psi: -softplus(-psi), lambda psi: softplus(psi)),
     # f(r) = -2 sqrt r: the exponential loss of boosting
-    "exponential": Generator(lambda psi: -torch.exp(-psi / 2), lambda psi: torch.exp(psi / 2)),
+    "exponential": ConvexFunction(lambda psi: -torch.exp(-psi / 2), lambda psi: torch.exp(psi / 2)),
 }
 
 
@@ -103,7 +123,27 @@ def bregman(
     w_p: Float[Tensor, "m n_p"],
     w_q: Float[Tensor, "m n_q"],
     *,
-    generator: Generator,
+    generator: ConvexFunction,
 ) -> Float[Tensor, " m"]:
     """E_q[f'(r) r - f(r)] - E_p[f'(r)] with r = exp(out)."""
     return (w_q * generator.rest(out_q)).sum(1) - (w_p * generator.slope(out_p)).sum(1)
+
+
+@dataclass(frozen=True)
+class Variational:
+    """One row of the table, as functions of the network's output v."""
+
+    activation: Callable[[Tensor], Tensor]  # T = g(v)
+    conjugate: Callable[[Tensor], Tensor]  # f*(g(v))
+    ratio: Callable[[Tensor], Tensor]  # log r, before any floor (NaN or -inf where there is none)
+
+
+VARIATIONAL: dict[str, Variational] = {
+    "kl": Variational(lambda v: v, lambda v: torch.exp(v - 1), lambda v: v - 1),
+    "reverse_kl": Variational(lambda v: -torch.exp(-v), lambda v: v - 1, lambda v: v),
+    "js": Variational(
+        lambda v: (math.log(2) - softplus(-v)) / 2, lambda v: (softplus(v) - math.log(2)) / 2, lambda v: v
+    ),
+    "hellinger": Variational(lambda v: -torch.expm1(-v) / 2, lambda v: torch.expm1(v) / 2, lambda v: 2 * v),
+    "pearson": Variational(lambda v: v, lambda v: v.square() / 4 + v, lambda v: torch.log1p(v / 2)),
+}

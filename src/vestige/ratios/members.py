@@ -18,7 +18,7 @@ from torch import Tensor
 from vestige.core import checks, rng
 from vestige.nets.batched import BatchedMLP
 from vestige.ratios.standardise import Standardiser
-from vestige.ratios.training import Side
+from vestige.ratios.training import MemberRows
 
 # Hidden layers of about this many numbers stay in the cache; larger blocks of members are slower, not faster.
 BLOCK_CELLS = 2**20
@@ -80,9 +80,9 @@ def feature_map(z: Float[Tensor, "*m n d"], quadratic: bool) -> Float[Tensor, "*
     return torch.cat([z, (z.square() - 1) / math.sqrt(2)], -1) if quadratic else z
 
 
-def sides(members: Sequence[Prepared], part: int, quadratic: bool) -> tuple[Side, Side]:
+def sides(members: Sequence[Prepared], part: int, quadratic: bool) -> tuple[MemberRows, MemberRows]:
     """The rows of p and of q in one part of the split, of all members, as a batched network takes them."""
-    found: list[Side] = []
+    found: list[MemberRows] = []
     for side in ("p", "q"):
         x, w = [], []
         for m in members:
@@ -91,7 +91,7 @@ def sides(members: Sequence[Prepared], part: int, quadratic: bool) -> tuple[Side
             x.append(m.standardise(getattr(m.sample, side)[rows]))
             w.append(weights / weights.sum())
         features = feature_map(torch.stack(x).to(torch.float32), quadratic)
-        found.append(Side(features, torch.stack(w).to(torch.float32)))
+        found.append(MemberRows(features, torch.stack(w).to(torch.float32)))
     return found[0], found[1]
 
 

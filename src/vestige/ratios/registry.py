@@ -7,23 +7,20 @@ from typing import Any
 from vestige.core import checks
 from vestige.ratios.base import Ratio
 from vestige.ratios.bootstrap import Bootstrap
-from vestige.ratios.bregman import Bregman
 from vestige.ratios.bridge import Bridge
-from vestige.ratios.fgan import FGAN
 from vestige.ratios.forest import Forest
 from vestige.ratios.kliep import KLIEP
-from vestige.ratios.kliep_net import KLIEPNet
+from vestige.ratios.least_squares import RULSIF, ULSIF
 from vestige.ratios.logistic import Logistic
-from vestige.ratios.lsif import LSIF
+from vestige.ratios.nets import LSIF, Bregman, FGANRatio, KLIEPNet
 from vestige.ratios.stack.stack import Stack
-from vestige.ratios.ulsif import RULSIF, ULSIF
 
 # Every estimator by its name, one line each.
 RATIOS: dict[str, type[Ratio]] = {
     "bootstrap": Bootstrap,
     "bregman": Bregman,
     "bridge": Bridge,
-    "fgan": FGAN,
+    "fgan": FGANRatio,
     "forest": Forest,
     "kliep": KLIEP,
     "kliep_net": KLIEPNet,

@@ -45,7 +45,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Side:
+class MemberRows:
     """The rows of p, or of q, of every member, in float32; weights sum to one in each row."""
 
     x: Float[Tensor, "m n d"]
@@ -67,7 +67,7 @@ class Outcome:
 class _Batches:
     """Minibatches of one side: whole, or drawn by weight epoch after epoch from each member's own stream."""
 
-    def __init__(self, side: Side, batch: int, seeds: Sequence[int], name: str) -> None:
+    def __init__(self, side: MemberRows, batch: int, seeds: Sequence[int], name: str) -> None:
         self.side, self.n, self.size = side, side.x.shape[1], min(batch, side.x.shape[1])
         self.whole, self.at = self.size == self.n, self.n
         if not self.whole:
@@ -75,14 +75,14 @@ class _Batches:
             self.cumulative = side.w.to(torch.float64).cumsum(1)
             self.even = torch.full((len(seeds), self.size), 1 / self.size)
 
-    def next(self) -> Side:
+    def next(self) -> MemberRows:
         if self.whole:
             return self.side
         if self.at + self.size > self.n:
             self.order, self.at = torch.stack([self._epoch(i) for i in range(len(self.streams))]), 0
         rows = self.order[:, self.at : self.at + self.size]
         self.at += self.size
-        return Side(self.side.x.gather(1, rows.unsqueeze(2).expand(-1, -1, self.side.x.shape[2])), self.even)
+        return MemberRows(self.side.x.gather(1, rows.unsqueeze(2).expand(-1, -1, self.side.x.shape[2])), self.even)
 
     def _epoch(self, member: int) -> Tensor:
         stream, c = self.streams[member], self.cumulative[member]
@@ -140,7 +140,7 @@ class _Best:
             self.half_way = self.loss
 
 
-def _slope(loss: Loss, p: Side, q: Side) -> Callable[[Tensor], Tensor]:
+def _slope(loss: Loss, p: MemberRows, q: MemberRows) -> Callable[[Tensor], Tensor]:
     """How `loss` answers to the outputs on the rows of p, then of q."""
     n_p = p.x.shape[1]
 
@@ -154,10 +154,10 @@ def _slope(loss: Loss, p: Side, q: Side) -> Callable[[Tensor], Tensor]:
 
 def train(
     net: BatchedMLP,
-    p: Side,
-    q: Side,
-    stop_p: Side,
-    stop_q: Side,
+    p: MemberRows,
+    q: MemberRows,
+    stop_p: MemberRows,
+    stop_q: MemberRows,
     loss: Loss,
     budget: Budget,
     seeds: Sequence[int],

@@ -70,7 +70,7 @@ def test_each_warning_has_its_cause(log_w, options, word):
 
 
 def test_limits_are_parameters():
-    assert weights.diagnose(np.zeros(6), limits=weights.Limits(ess_bad=5)).verdict == "good"
+    assert weights.diagnose(np.zeros(6), limits=weights.WeightLimits(ess_bad=5)).verdict == "good"
 
 
 def test_overflowing_weights_are_diagnosed_and_stored():

@@ -4,7 +4,7 @@
 """
 
 from vestige.ratios.weights.augment import Augmented, Batch, augment, weighted_loss
-from vestige.ratios.weights.diagnosis import Diagnosis, Limits, diagnose, ess, max_share, mean_weight
+from vestige.ratios.weights.diagnosis import Diagnosis, WeightLimits, diagnose, ess, max_share, mean_weight
 from vestige.ratios.weights.expectation import expectation, resample
 from vestige.ratios.weights.pareto import Smoothed, pareto_smooth, tail_index
 from vestige.ratios.weights.transforms import Tempered, clip, flatten, from_log_ratio, self_normalise, temper
@@ -13,9 +13,9 @@ __all__ = [
     "Augmented",
     "Batch",
     "Diagnosis",
-    "Limits",
     "Smoothed",
     "Tempered",
+    "WeightLimits",
     "augment",
     "clip",
     "diagnose",

@@ -2,7 +2,7 @@
 
 A healthy ESS is not health when the classifier behind the weights is almost always right: all weights are then tiny
 and equal, and their ESS is near n. So the accuracy and the mean raw weight (which should be near one) are read beside
-it. The limits are fields of `Limits`.
+it. The limits are fields of `WeightLimits`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vestige.ratios.weights.transforms import kish, log_weight_vector
 
 
 @dataclass(frozen=True)
-class Limits:
+class WeightLimits:
     """Where a warning begins; `k_bad`, `ess_bad` and `accuracy` make the verdict "unreliable"."""
 
     ess_low: float = 0.1  # of n
@@ -86,10 +86,10 @@ def diagnose(
     log_loss: float | None = None,
     ece: float | None = None,
     *,
-    limits: Limits | None = None,
+    limits: WeightLimits | None = None,
 ) -> Diagnosis:
     """Judge raw log weights; `accuracy`, `log_loss` and `ece` are the classifier's on held-out, balanced data."""
-    owner, limits = "weights.diagnose", limits or Limits()
+    owner, limits = "weights.diagnose", limits or WeightLimits()
     log_w = log_weight_vector(log_weights, owner)
     for name, value, high in (("accuracy", accuracy, 1.0), ("log_loss", log_loss, math.inf), ("ece", ece, 1.0)):
         if value is not None:
