@@ -10,7 +10,7 @@ from vestige.core.errors import InputError
 from vestige.generators.fgan import FGAN, activation, conjugate, limited
 from vestige.ratios.divergences.gaussian import Gaussian, gaussian_divergence
 
-# our name, the closed form's, and the critic's output at which r is the ratio (the table of `ratios.fgan`)
+# our name, the closed form's, and the critic's output at which r is the ratio (the table of `ratios.losses`)
 OPTIMA = {
     "kl": ("kl", lambda log_r: log_r + 1),
     "reverse_kl": ("reverse_kl", lambda log_r: log_r),

@@ -1,7 +1,7 @@
 """f-GAN: the critic maximises a variational lower bound of an f-divergence, the generator lowers it.
 
 Nowozin, Cseke and Tomioka 2016, Eq. 6: F = E_p[g(v)] - E_q[f*(g(v))], v the critic's output, g the output activation
-and f* the conjugate of the divergence, in the table of `ratios.fgan` (js, kl, reverse_kl, hellinger, pearson). The
+and f* the conjugate of the divergence, in the table of `ratios.losses` (js, kl, reverse_kl, hellinger, pearson). The
 critic maximises F; at its optimum F is the divergence. What the generator does about it is `generator_term`:
 
     "conjugate"   minimises F: it maximises E_q[f*(g(v))];

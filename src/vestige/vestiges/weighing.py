@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vestige.core import checks
 from vestige.core.checks import ArrayLike
+from vestige.core.plain import plain
 from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, held_out
 from vestige.ratios.weights import Diagnosis, diagnose, self_normalise, temper
@@ -41,8 +42,8 @@ class Weighing:
         """Everything but the weights themselves, as plain JSON."""
         return {
             "rows": len(self.weights),
-            "raw": self.diagnosis.to_json(),
-            "final": self.final.to_json(),
+            "raw": plain(self.diagnosis),
+            "final": plain(self.final),
             "alpha": self.alpha,
             "ratio": self.report,
             "warnings": list(self.warnings),

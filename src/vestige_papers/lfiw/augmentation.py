@@ -26,6 +26,7 @@ from torch.nn import functional
 
 from vestige.continual.record import Record
 from vestige.core import rng
+from vestige.core.plain import plain
 from vestige.ratios import weights
 from vestige.ratios.calibration import held_out_figures
 from vestige.ratios.weights import Augmented
@@ -95,7 +96,7 @@ def weigh(log_ratio: Float[Tensor, " n"], log_ratio_p: Float[Tensor, " m"], min_
         "idle": float(log_ratio.max() == log_ratio.min()),  # nothing was told apart, so that nothing was tried
     }
     numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in facts.items()}
-    return Weighed(tempered.log_weights, numbers, found.to_json())
+    return Weighed(tempered.log_weights, numbers, plain(found))
 
 
 def training_sets(

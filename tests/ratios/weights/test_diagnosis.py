@@ -7,6 +7,7 @@ import pytest
 
 from vestige import store
 from vestige.core.errors import InputError
+from vestige.core.plain import plain
 from vestige.ratios import weights
 
 
@@ -77,7 +78,7 @@ def test_overflowing_weights_are_diagnosed_and_stored():
     found = weights.diagnose(gaussian_log_weights(1.3) + 1e4)
     assert found.mean_weight == math.inf
     assert found.ess == pytest.approx(weights.ess(gaussian_log_weights(1.3)), rel=1e-9)
-    assert '"mean_weight":null' in store.canonical(found.to_json())
+    assert '"mean_weight":null' in store.canonical(plain(found))
 
 
 def test_impossible_classifier_figures_are_refused():

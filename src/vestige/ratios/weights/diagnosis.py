@@ -7,10 +7,8 @@ it. The limits are fields of `WeightLimits`.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -50,11 +48,6 @@ class Diagnosis:
     ece: float | None
     verdict: str
     warnings: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON: None where a number is not finite."""
-        fields = dataclasses.asdict(self) | {"warnings": list(self.warnings)}
-        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
 
     def __str__(self) -> str:
         k = "none" if self.pareto_k is None else f"{self.pareto_k:.2f}"
