@@ -2,6 +2,7 @@
 
 import pytest
 
+from vestige.continual.record import Record
 from vestige.runner.claims import Claim, Finding, NotJudged, Rule, half, in_one_case, need, shown, some, those
 from vestige.runner.experiment import Experiment
 
@@ -96,14 +97,15 @@ def test_what_was_not_run_is_not_judged():
         def lines(self, records): ...
 
         def facts(self, records):
-            need(records, ["a", "b"])
+            need([r.config["row"] for r in records], ["a", "b"])
             return records
 
         def remarks(self, facts):
             return "Well."
 
-    assert Lacking().verdict(["a"]).why == "Only a has been run."
+    first, second = (Record({"row": row}, 0) for row in "ab")
+    assert Lacking().verdict([first]).why == "Only a has been run."
     assert Lacking().verdict([]).word == "not judged"
-    assert Lacking().verdict(["b", "a"]).why == "Holds: it is there. Well."
+    assert Lacking().verdict([second, first]).why == "Holds: it is there. Well."
     with pytest.raises(NotJudged, match="Only nothing has been run"):
         need([], ["a"])
