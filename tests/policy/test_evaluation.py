@@ -86,14 +86,18 @@ def test_exact_ratios_carry_the_whole_table_to_the_truth():
     assert abs(found["lfiw_tempered"].value - truth) < 0.5 * abs(wrong - truth)
     assert found["shuffled"].value == pytest.approx(wrong, abs=0.1)
     assert found["shuffled"].low < found["model"].value < found["shuffled"].high
-    assert found["lfiw"].alpha == 1
+    assert found["lfiw"].details["alpha"] == 1
     assert len(deals) == 50
     assert float(deals.mean()) == found["shuffled"].value
     # Each row has the tail of its own weights.
     found, *_ = from_model(simulated, log_ratio[None], (0, 8), members=4, ess=0.6, resamples=50)
-    assert found["lfiw"].pareto_k == weights.tail_index(log_ratio.sum(1))
+    assert found["lfiw"].details["pareto_k"] == weights.tail_index(log_ratio.sum(1))
     flat = weights.temper(log_ratio.sum(1), 0.6)
-    assert found["lfiw_tempered"].pareto_k == weights.tail_index(flat.log_weights) != found["lfiw"].pareto_k
+    assert (
+        found["lfiw_tempered"].details["pareto_k"]
+        == weights.tail_index(flat.log_weights)
+        != found["lfiw"].details["pareto_k"]
+    )
     # What is cut is tempered, and nothing else.
     found, *_ = from_model(simulated, log_ratio[None], (0, 8), members=4, resamples=50, cut=0 * log_ratio[None])
     assert found["lfiw_tempered"].value == pytest.approx(found["model"].value)
@@ -115,9 +119,9 @@ def test_what_the_logs_do_not_carry_is_said(logs):
     found = from_logs(bare, TARGET, 20, resamples=20)
     for name in ("per_decision", "doubly_robust"):
         assert math.isnan(found[name].value)
-        assert found[name].note == "the logs hold no action densities"
+        assert found[name].reason == "the logs hold no action densities"
     beyond = from_logs(logs, TARGET, 21, resamples=20)
-    assert beyond["logged"].note == "no two logged episodes have 21 steps"
+    assert beyond["logged"].reason == "no two logged episodes have 21 steps"
     assert math.isfinite(beyond["fitted_q"].value)
 
 
@@ -134,7 +138,7 @@ def test_a_fitted_q_that_loses_resamples_has_no_interval(logs, monkeypatch):
         found = from_logs(logs, TARGET, 20, resamples=20)["fitted_q"]
         assert math.isnan(found.low)
         assert math.isnan(found.high)
-        assert note in found.note
+        assert note in (found.reason or found.notes[0])
     monkeypatch.setattr(estimates, "fitted_q", lambda *a, **k: replace(known, lost=0.2))
     tiny = {"settings": Settings(hidden=(4,), steps=5), "trajectories": 20, "members": 2, "classifiers": 1}
     said = evaluate(logs, TARGET, horizon=20, reward=SYSTEM.reward, resamples=20, **tiny).warnings

@@ -241,8 +241,8 @@ def table(found: Evaluation, title: str) -> output.Table:
     rows = [
         (
             NAMES.get(name, name),
-            *(number(v) for v in (e.value, e.low, e.high, e.ess, e.pareto_k, e.alpha)),
-            e.note,
+            *(number(v) for v in (e.value, e.low, e.high, e.ess, e.details.get("pareto_k"), e.details.get("alpha"))),
+            e.reason or "; ".join(e.notes),
         )
         for name, e in found.estimates.items()
     ]

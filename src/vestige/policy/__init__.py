@@ -3,8 +3,8 @@
 `Logs` in (no simulator is needed), a `Policy` to judge, and `evaluate` says what it finds and how far to trust it.
 """
 
+from vestige.core.estimate import Estimate
 from vestige.policy.dynamics import Dynamics, Trajectories
-from vestige.policy.estimates import Estimate
 from vestige.policy.evaluation import Evaluation, evaluate
 from vestige.policy.logs import Logs
 from vestige.policy.policies import GaussianPolicy, Policy

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float64
 from torch import Tensor
 
 from vestige.core import rng
+from vestige.core.estimate import Estimate
 from vestige.policy.dynamics import Trajectories
 from vestige.policy.fitted_q import FittedQ, fitted_q
 from vestige.policy.importance import Episodes, doubly_robust
@@ -25,18 +25,12 @@ NAN = math.nan
 RAN_AWAY = "the recursion ran away: the features do not carry this policy"
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """One number for the value. ESS, Pareto k and exponent where it rests on weights; NaN where there is no value."""
-
-    value: float
-    low: float = NAN
-    high: float = NAN
-    ess: float | None = None
-    pareto_k: float | None = None
-    alpha: float | None = None
-    lost: float | None = None  # share of resamples that gave no value, where that can be
-    note: str = ""
+def _resampled(
+    value: float, ends: tuple[float, float], said: str, ess: float | None = None, **details: float | None
+) -> Estimate:
+    """A value with its interval from resamples, what it rests on in words, and further numbers that are known."""
+    known = {name: number for name, number in details.items() if number is not None}
+    return Estimate(value, *ends, ess=ess, notes=(said,), details=known)
 
 
 def transition_log_ratios(ratio: TransitionRatio, simulated: Trajectories) -> Float64[Tensor, "c n h"]:
@@ -59,7 +53,7 @@ def from_model(
     seed: int = 0,
     cut: Float64[Tensor, "c n h"] | None = None,
 ) -> tuple[dict[str, Estimate], dict[str, Weighted], Float64[Tensor, " b"]]:
-    """The plain model's value, the weighted ones with their curves over H, and the control with each of its deals.
+    """The plain model's value, the weighted ones with their curves over H, and the control, permutation by permutation.
 
     `cut` are the log-ratios that are tempered, where those are not `log_ratio` (see `TransitionRatio.within`).
     """
@@ -72,7 +66,7 @@ def from_model(
         "lfiw_tempered": weighted_values(cut, returns, hs, counts, mix, min_ess=ess),
     }
     plain = counts @ returns / counts.sum(1)
-    found = {"model": Estimate(float(plain[0]), *interval(plain[1:]), note=f"{len(returns)} simulated trajectories")}
+    found = {"model": _resampled(float(plain[0]), interval(plain[1:]), f"{len(returns)} simulated trajectories")}
     log_w = trajectory_log_weights(log_ratio, hs[-1])
     dealt = torch.stack([weights.temper(row, ess).log_weights for row in trajectory_log_weights(cut, hs[-1])])
     tails = {"lfiw": _tail(log_w), "lfiw_tempered": _tail(dealt)}
@@ -80,9 +74,10 @@ def from_model(
     for name, curve in curves.items():
         ends = (float(part[-1]) for part in (curve.values, curve.low, curve.high, curve.ess))
         value, low, high, size = ends
-        found[name] = Estimate(value, low, high, size, tails[name], float(curve.alpha[-1]), note=notes[name])
+        alpha = float(curve.alpha[-1])
+        found[name] = _resampled(value, (low, high), notes[name], size, pareto_k=tails[name], alpha=alpha)
     control = shuffled(dealt, returns, resamples, generator=rng.fork(seed, "shuffled"))
-    found["shuffled"] = Estimate(float(control.mean()), *interval(control), note="the same weights dealt at random")
+    found["shuffled"] = _resampled(float(control.mean()), interval(control), "the same weights, permuted at random")
     return found, curves, control
 
 
@@ -101,36 +96,37 @@ def from_logs(
     episodes = Episodes.of(logs, horizon, policy)
     n = len(episodes.rewards)
     if n < 2:
-        note = f"no two logged episodes have {horizon} steps"
-        missing = Estimate(NAN, note=note)
+        missing = Estimate.refused(f"no two logged episodes have {horizon} steps")
         return {"logged": missing, "per_decision": missing, "fitted_q": fitted, "doubly_robust": missing}
     counts = episode_counts(n, resamples, rng.fork(seed, "episodes"))
     logged = counts @ episodes.returns(discount) / n
-    found = {"logged": Estimate(float(logged[0]), *interval(logged[1:]), note=f"{n} logged episodes")}
+    found = {"logged": _resampled(float(logged[0]), interval(logged[1:]), f"{n} logged episodes")}
     if episodes.log_ratio is None:
-        missing = Estimate(NAN, note="the logs hold no action densities")
+        missing = Estimate.refused("the logs hold no action densities")
         return found | {"per_decision": missing, "fitted_q": fitted, "doubly_robust": missing}
     last = episodes.log_ratio[:, -1]
     size, k = weights.ess(last), weights.tail_index(last)
     values = doubly_robust(episodes.log_ratio, episodes.rewards, counts, discount)
-    found["per_decision"] = Estimate(float(values[0]), *interval(values[1:]), size, k, note=f"{n} logged episodes")
+    found["per_decision"] = _resampled(float(values[0]), interval(values[1:]), f"{n} logged episodes", size, pareto_k=k)
     found["fitted_q"] = fitted
     if not math.isfinite(known.value):
-        return found | {"doubly_robust": Estimate(NAN, note=RAN_AWAY)}
+        return found | {"doubly_robust": Estimate.refused(RAN_AWAY)}
     left = (horizon - torch.arange(horizon)).expand(n, -1).flatten()
     s, a = episodes.observations.flatten(0, 1), episodes.actions.flatten(0, 1)
     q = known.q(s, a, left).reshape(n, horizon) * episodes.alive
     v = known.v(s, left, generator=rng.fork(seed, "doubly robust")).reshape(n, horizon) * episodes.alive
     values = doubly_robust(episodes.log_ratio, episodes.rewards, counts, discount, q, v)
     note = "fitted-Q corrected by per-decision weights"
-    return found | {"doubly_robust": Estimate(float(values[0]), *interval(values[1:]), size, k, note=note)}
+    return found | {"doubly_robust": _resampled(float(values[0]), interval(values[1:]), note, size, pareto_k=k)}
 
 
 def _fitted(known: FittedQ) -> Estimate:
     """Fitted Q's value; without an interval where it, or more than a few of its resamples, ran away."""
     if not math.isfinite(known.value):
-        return Estimate(NAN, lost=known.lost, note=RAN_AWAY)
+        return Estimate.refused(RAN_AWAY, details={"lost": known.lost})
     note = f"features: {known.form} quadratic"
     if known.lost > Limits().lost:
-        return Estimate(known.value, lost=known.lost, note=f"{note}; {known.lost:.0%} of the resamples ran away")
-    return Estimate(known.value, *interval(known.resampled), lost=known.lost, note=note)
+        return _resampled(
+            known.value, (NAN, NAN), f"{note}; {known.lost:.0%} of the resamples ran away", lost=known.lost
+        )
+    return _resampled(known.value, interval(known.resampled), note, lost=known.lost)

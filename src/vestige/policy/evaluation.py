@@ -26,10 +26,11 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from vestige.core import checks, rng
+from vestige.core.estimate import Estimate
 from vestige.policy.bounds import require_bounds, require_inside
 from vestige.policy.coverage import coverage
 from vestige.policy.dynamics import Dynamics, Reward, require_rows
-from vestige.policy.estimates import Estimate, from_logs, from_model, transition_log_ratios
+from vestige.policy.estimates import from_logs, from_model, transition_log_ratios
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy
 from vestige.policy.regression import Settings
@@ -68,7 +69,7 @@ class Evaluation:
 def _finite(value: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, dict):
         return {key: _finite(v) for key, v in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -134,7 +135,7 @@ def evaluate(
         episodes=len(logs.lengths),
         whole=len(logs.first(horizon)[0]),
         horizon=horizon,
-        lost=estimates["fitted_q"].lost or 0.0,
+        lost=estimates["fitted_q"].details.get("lost", 0.0),
         reward_gap=gap,
     )
     told("done", 1.0)

@@ -215,7 +215,7 @@ def details_of(found: Evaluation) -> dict[str, Any]:
         "outside": found.outside,
         "states_clipped": found.report["states_clipped"],
         "accuracy": found.report["classifiers"]["accuracy"],
-        "notes": {name: estimate.note for name, estimate in found.estimates.items()},
+        "notes": {name: estimate.reason or "; ".join(estimate.notes) for name, estimate in found.estimates.items()},
     }
 
 
