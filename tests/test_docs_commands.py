@@ -44,7 +44,7 @@ def told(made: object) -> set[str]:
     def flat(value: object) -> Iterator[str]:
         inner = [getattr(value, field) for field in getattr(value, "__dataclass_fields__", ())]
         if isinstance(value, tuple | list) or inner:
-            yield type(value).__name__.lower()
+            yield type(value).__name__.lower().removesuffix("monitor")  # StartMonitor is `monitor start`
             for each in inner or value:
                 yield from flat(each)
         else:
