@@ -35,7 +35,7 @@ class Looped(VCL):
     def likelihood_loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The mean over samples, one forward pass each."""
         generator, samples = self.noise(), self.config.train_samples
-        return sum(self.outputs.loss(self.net(x, 1, generator)[0], y) for _ in range(samples)) / samples
+        return sum(self.outputs_.loss(self.net(x, 1, generator)[0], y) for _ in range(samples)) / samples
 
 
 def rows() -> list[Row]:

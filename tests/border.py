@@ -58,7 +58,8 @@ class Border(Experiment[Config]):
         if config.fail:
             raise ValueError(config.fail)
         stream = data.split(blobs(seed=int(config.validate)), 2)
-        own = {"hidden": (8,), "lr": config.lr} | ({"memory_per_class": 3} if config.method.endswith("_s") else {})
+        own = {"hidden": (8,), "learning_rate": config.lr}
+        own |= {"memory": {"per_class": 3}} if config.method.endswith("_s") else {}
         learner = methods.build(config.method, stream, seed=seed, **own)
 
         def heard(p):

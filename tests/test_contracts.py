@@ -15,7 +15,7 @@ import torch
 from toys import blobs
 from vestige import metrics, ratios, store
 from vestige.continual import protocol
-from vestige.continual.learners import METHODS, Learner, TrainConfig, Vanilla, build
+from vestige.continual.learners import METHODS, Learner, Vanilla, VanillaConfig, build
 from vestige.core.errors import InputError, NotFitted, StoreError
 from vestige.data.streams import split
 from vestige.data.task import Task
@@ -36,21 +36,28 @@ class Row:
 
 
 # Three samples for each of six classes; and a total that six does not divide.
-THREE_A_CLASS = {"hidden": (16,), "memory_per_class": 3}
-TEN_IN_ALL = {"hidden": (16,), "memory_per_class": None, "memory_total": 10}
+THREE_A_CLASS = {"hidden": (16,), "memory": {"per_class": 3}}
+TEN_IN_ALL = {"hidden": (16,), "memory": {"per_class": None, "total": 10}}
+
+
+def three_a_class(**options):
+    return {"hidden": (16,), "memory": {"per_class": 3, **options}}
+
 
 VARIATIONAL = {"hidden": (16,), "train_samples": 2, "test_samples": 3, "fit_steps": 3}
 FOUR_A_TASK = VARIATIONAL | {"coreset": 4, "coreset_steps": 2}
 
 # A generator of a few units, taught in a few steps.
 TINY_GAN = {
-    "generator": "gan_dense",
-    "generator_options": {"widths": (8,), "critic_widths": (8,), "epochs": 2, "batch_size": 20},
-    "samples_per_class": 8,
+    "replay": {
+        "generator": "gan_dense",
+        "options": {"widths": (8,), "critic_widths": (8,), "epochs": 2, "batch_size": 20},
+        "samples_per_class": 8,
+    }
 }
 
 TINY_VAE = {"encoder": (8,), "decoder": (8, 8), "codes": 3, "steps": 12, "batch_size": 20, "collapse": 0.0}
-TINY_REPLAY = {"hidden": (16,), "generator_options": TINY_VAE, "samples_per_class": 8}
+TINY_REPLAY = {"hidden": (16,), "replay": {"options": TINY_VAE, "samples_per_class": 8}}
 FOLLOWED = {"condition": "task", "resample": True, "min_rows": 40, "chain_samples": 60, "ess": 0.6}
 
 LEARNERS = {
@@ -61,7 +68,7 @@ LEARNERS = {
     "ewc_huszar": Row(pulls=True),
     "ewc_huszar_s": Row(THREE_A_CLASS, may_hold=18, pulls=True, without="vanilla_s"),
     "ewc_pp": Row(pulls=True),
-    "ewc_pp_s": Row(THREE_A_CLASS | {"replay": "beside"}, may_hold=18, pulls=True, without="vanilla_s"),
+    "ewc_pp_s": Row(three_a_class(replay="beside"), may_hold=18, pulls=True, without="vanilla_s"),
     "ewc_s": Row(TEN_IN_ALL, may_hold=10, pulls=True, without="vanilla_s"),
     "gem": Row(TEN_IN_ALL, may_hold=10),
     "icarl": Row(TEN_IN_ALL, may_hold=10),
@@ -69,11 +76,9 @@ LEARNERS = {
     "joint": Row(may_hold=None),
     "mc_dropout": Row({"hidden": (16,), "test_samples": 3}, any_net=False),
     "pi": Row(pulls=True),
-    "pi_s": Row(THREE_A_CLASS | {"replay": "mixed"}, may_hold=18, pulls=True, without="vanilla_s"),
+    "pi_s": Row(three_a_class(replay="mixed"), may_hold=18, pulls=True, without="vanilla_s"),
     "rwalk": Row(pulls=True),
-    "rwalk_s": Row(
-        THREE_A_CLASS | {"replay": "finetune", "finetune_epochs": 3}, may_hold=18, pulls=True, without="vanilla_s"
-    ),
+    "rwalk_s": Row(three_a_class(replay="finetune", finetune_epochs=3), may_hold=18, pulls=True, without="vanilla_s"),
     "vanilla": Row(is_vanilla=True),
     "vanilla_s": Row(TEN_IN_ALL, may_hold=10),
     "vcl": Row(VARIATIONAL, any_net=False),
@@ -202,7 +207,7 @@ class TestLearner:
 
     def test_it_differs_from_vanilla_unless_it_is_vanilla(self, name):
         learner = make(name)
-        plain = Vanilla(learner.spec, TrainConfig(hidden=(16,)))
+        plain = Vanilla(learner.spec, VanillaConfig(hidden=(16,)))
         for each in (learner, plain):
             protocol.run(stream(), each, epochs=2)
         same = torch.equal(learner.net.state_dict()["head.weight"], plain.net.state_dict()["head.weight"])
@@ -303,14 +308,14 @@ class TestGrownHead:
             rows = 2 * task.info.index
             if before is not None:
                 for part in ("head.weight", "head.bias"):
-                    assert torch.equal(learner.weight[part][:rows], before[part])
-                    assert (learner.weight[part][:rows] > 0).any()
-                    assert (learner.weight[part][rows:] == 0).all()
-                    assert len(learner.weight[part]) == rows + 2
+                    assert torch.equal(learner.weight_[part][:rows], before[part])
+                    assert (learner.weight_[part][:rows] > 0).any()
+                    assert (learner.weight_[part][rows:] == 0).all()
+                    assert len(learner.weight_[part]) == rows + 2
             for x, y in zip(task.x.split(20), task.y.split(20), strict=True):
                 learner.observe(x, y)
             learner.end_task(task)
-            before = {key: value.clone() for key, value in learner.weight.items()}
+            before = {key: value.clone() for key, value in learner.weight_.items()}
 
 
 @pytest.mark.parametrize(
@@ -372,7 +377,7 @@ class TestPull:
                     learner.observe(x, y)
                 learner.end_task(task)
                 ends.append({k: v.clone() for k, v in learner.net.state_dict().items()})
-            weight = learner.weight["body.1.weight"]
+            weight = learner.weight_["body.1.weight"]
             moved[lam] = float((weight * (ends[-1]["body.1.weight"] - ends[0]["body.1.weight"]).square()).sum())
         assert moved[1e4] < 0.95 * moved[0.0]
 
@@ -383,9 +388,9 @@ class TestPull:
             learner.begin_task(task)
             learner.observe(task.x, task.y)
             learner.end_task(task)
-            # All that is kept but the samples, whose budget is another matter, and the list of outputs.
+            # All that is kept but the samples, whose budget is another matter.
             held = learner.bytes()
-            sizes.append(sum(held.values()) - held["memory"] - 8 * len(learner.outputs.outputs))
+            sizes.append(sum(held.values()) - held["memory"])
         assert len(sizes) == 6
         assert set(sizes) == {sizes[0]}
 

@@ -17,16 +17,16 @@ from vestige.data.streams import blurred, split
 SMALL = {"hidden": (8,)}
 VARIATIONAL = SMALL | {"train_samples": 2, "test_samples": 3, "fit_steps": 3}
 CORESET = VARIATIONAL | {"coreset": 4, "coreset_steps": 2}
-MEMORY = SMALL | {"memory_per_class": 3}
-GAN = {"generator": "gan_dense", "generator_options": {"widths": (8,), "critic_widths": (8,), "epochs": 2}}
+MEMORY = SMALL | {"memory": {"per_class": 3}}
+GAN = {"replay": {"generator": "gan_dense", "options": {"widths": (8,), "critic_widths": (8,), "epochs": 2}}}
 FIELDS = {"vgr": VARIATIONAL | GAN, "vgr_vcl": VARIATIONAL | GAN, "vgr_mc_dropout": SMALL | GAN}
 FIELDS |= {"vcl": VARIATIONAL, "vcl_coreset": CORESET, "coreset_only": CORESET}
 FIELDS |= dict.fromkeys(("icarl", "icarl_hb1", "gem", *(m for m in METHODS if m.endswith("_s"))), MEMORY)
 VAE = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch_size": 20, "collapse": 0.0}
-FIELDS |= {"dgr": SMALL | {"generator_options": VAE}}
+FIELDS |= {"dgr": SMALL | {"replay": {"options": VAE}}}
 FIELDS |= {
     "weighted_replay": SMALL
-    | {"generator_options": VAE, "condition": "task", "resample": True, "min_rows": 40, "chain_samples": 60}
+    | {"replay": {"options": VAE}, "condition": "task", "resample": True, "min_rows": 40, "chain_samples": 60}
 }
 OPTIONS = {"seed": 4, "epochs": 2, "batch_size": 32}
 
@@ -117,7 +117,7 @@ def test_tasks_that_are_over_are_not_built_again(tmp_path, monkeypatch):
         {"seed": 5},
         {"epochs": 3},
         {"batch_size": 16},
-        {"fields": {"lr": 2e-3}},
+        {"fields": {"learning_rate": 2e-3}},
         {"version": 2},
         {"software": {"torch": "0"}},
         {"torn": True},

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from toys import blobs
 from vestige.continual import protocol
-from vestige.continual.learners import Info, Spec, TrainConfig, Vanilla, build
+from vestige.continual.learners import Info, Spec, Vanilla, VanillaConfig, build
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.errors import InputError, VestigeError
@@ -60,7 +60,7 @@ def test_vanilla_equals_a_loop_written_by_hand(logits):
 
 def test_joint_knows_more_than_vanilla():
     stream = split(blobs(), 2)
-    learners = {m: build(m, stream, hidden=(32,), lr=5e-3) for m in ("joint", "vanilla")}
+    learners = {m: build(m, stream, hidden=(32,), learning_rate=5e-3) for m in ("joint", "vanilla")}
     runs = {m: protocol.run(stream, learner, epochs=8, batch_size=16) for m, learner in learners.items()}
     assert runs["joint"].R[-1].mean() > runs["vanilla"].R[-1].mean() + 0.3
     assert runs["vanilla"].R.diagonal().mean() > 0.9  # vanilla learns each task, then forgets it
@@ -113,7 +113,7 @@ class Spy(Vanilla):
 
 
 def spied(stream, **options):
-    spy = Spy(Spec(stream.input_shape, stream.n_outputs), TrainConfig(hidden=(4,)))
+    spy = Spy(Spec(stream.input_shape, stream.n_outputs), VanillaConfig(hidden=(4,)))
     protocol.run(stream, spy, **options)
     return spy.log
 
@@ -209,7 +209,7 @@ def test_a_diverged_run_says_so():
         def observe(self, x, y):
             return Info(super().observe(x, y).loss * float("nan"))
 
-    learner = Diverges(Spec(stream.input_shape, stream.n_outputs), TrainConfig(hidden=(4,)))
+    learner = Diverges(Spec(stream.input_shape, stream.n_outputs), VanillaConfig(hidden=(4,)))
     with pytest.raises(VestigeError, match="diverged on task 0"):
         protocol.run(stream, learner)
 

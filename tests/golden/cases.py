@@ -139,36 +139,38 @@ def pixels(n_classes: int, per_class: int, side: int) -> tuple[torch.Tensor, tor
 
 HIDDEN = {"hidden": (12,)}
 PULL = HIDDEN | {"lam": 1000.0}
-FEW = {"memory_per_class": 3}
-TEN = {"memory_per_class": None, "memory_total": 10}
+FEW = {"per_class": 3}
+TEN = {"memory": {"per_class": None, "total": 10}}
 VARIATIONAL = HIDDEN | {"train_samples": 2, "test_samples": 3, "fit_steps": 3}
 CORESET = VARIATIONAL | {"coreset": 4, "coreset_steps": 2}
 GAN = {
-    "generator": "gan_dense",
-    "generator_options": {"widths": (8,), "critic_widths": (8,), "epochs": 2, "batch_size": 20},
-    "samples_per_class": 8,
+    "replay": {
+        "generator": "gan_dense",
+        "options": {"widths": (8,), "critic_widths": (8,), "epochs": 2, "batch_size": 20},
+        "samples_per_class": 8,
+    }
 }
 VAE = {"encoder": (8,), "decoder": (8, 8), "codes": 3, "steps": 12, "batch_size": 20, "collapse": 0.0}
-REPLAY = HIDDEN | {"generator_options": VAE, "samples_per_class": 8}
+REPLAY = HIDDEN | {"replay": {"options": VAE, "samples_per_class": 8}}
 METHODS = {
     "coreset_only": CORESET,
     "dgr": REPLAY,
     "ensemble": HIDDEN | {"members": 3},
     "ewc": PULL,
     "ewc_huszar": PULL,
-    "ewc_huszar_s": PULL | FEW,
+    "ewc_huszar_s": PULL | {"memory": FEW},
     "ewc_pp": PULL,
-    "ewc_pp_s": PULL | FEW | {"replay": "beside"},
+    "ewc_pp_s": PULL | {"memory": FEW | {"replay": "beside"}},
     "ewc_s": PULL | TEN,
     "gem": HIDDEN | TEN,
     "icarl": HIDDEN | TEN,
-    "icarl_hb1": HIDDEN | FEW,
+    "icarl_hb1": HIDDEN | {"memory": FEW},
     "joint": HIDDEN,
     "mc_dropout": HIDDEN | {"test_samples": 3},
     "pi": PULL,
-    "pi_s": PULL | FEW | {"replay": "mixed"},
+    "pi_s": PULL | {"memory": FEW | {"replay": "mixed"}},
     "rwalk": PULL,
-    "rwalk_s": PULL | FEW | {"replay": "finetune", "finetune_epochs": 3},
+    "rwalk_s": PULL | {"memory": FEW | {"replay": "finetune", "finetune_epochs": 3}},
     "vanilla": HIDDEN,
     "vanilla_s": HIDDEN | TEN,
     "vcl": VARIATIONAL,
@@ -185,9 +187,9 @@ def method_numbers(name: str) -> dict[str, Any]:
     """Three tasks of two classes: the accuracies, the uncertainty, the weights at the end, and some scores."""
     stream = vs.data.split(images(6, 40, 6), 2)
     fields = spelled(vs.methods.METHODS[name].default_config(), METHODS[name])
-    if "generator_options" in fields:
-        generator = vs.generators.GENERATORS[fields.get("generator", "vae")]
-        fields["generator_options"] = spelled(generator, fields["generator_options"])
+    if "replay" in fields:
+        generator = vs.generators.GENERATORS[fields["replay"].get("generator", "vae")]
+        fields["replay"] = fields["replay"] | {"options": spelled(generator, fields["replay"]["options"])}
     learner = vs.methods.build(name, stream, seed=2, **fields)
     probabilities = not name.startswith("icarl")  # its scores are distances
     record = vs.run(stream, learner, seed=2, batch_size=20, uncertainty=probabilities)

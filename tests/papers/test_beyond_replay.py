@@ -72,25 +72,25 @@ def test_rows_that_teach_the_same_share_the_fit_and_no_other():
     state = {}
     for row in (DGR, BOTH, POOL):
         learner, second, _ = after_one_task(row, study)
-        state[row, 0] = learner.taught[0].generator.state_dict()
+        state[row, 0] = learner.replay_.generators[0].state_dict()
         learner.observe(second.x, second.y)
         learner.end_task(second)
-        state[row, 1] = learner.taught[0].generator.state_dict()
+        state[row, 1] = learner.replay_.generators[0].state_dict()
     assert len(study.shelf) == 4, "one first task, three second ones"
     for key in state[DGR, 0]:
         assert torch.equal(state[DGR, 0][key], state[BOTH, 0][key])
     alone, _, _ = after_one_task(DGR, Study())
-    assert all(torch.equal(v, state[DGR, 0][k]) for k, v in alone.taught[0].generator.state_dict().items())
+    assert all(torch.equal(v, state[DGR, 0][k]) for k, v in alone.replay_.generators[0].state_dict().items())
     assert any(not torch.equal(v, state[POOL, 1][k]) for k, v in state[BOTH, 1].items())
 
 
 def test_a_skewed_generator_learns_from_fewer_rows_and_the_last_task_teaches_nobody():
     assert skewed(torch.tensor([0, 1, 1, 0, 1, 1]), 1, 2).tolist() == [0, 1, 3, 4]
-    whole, rare = (after_one_task(DGR, Study(skew))[0].taught[0].generator for skew in (1, 10))
+    whole, rare = (after_one_task(DGR, Study(skew))[0].replay_.generators[0] for skew in (1, 10))
     assert not torch.equal(whole.spread_, rare.spread_)
     learner, second, _ = after_one_task(DGR, Study(last=1))
     learner.end_task(second)
-    assert learner.taught[0].generator.known_ == (0,)
+    assert learner.replay_.generators[0].known_ == (0,)
 
 
 def test_the_controls_have_the_weights_that_they_say():
@@ -98,21 +98,21 @@ def test_the_controls_have_the_weights_that_they_say():
     x = torch.rand(200, 6, 6)
     for row in (BOTH, SHUFFLED, POOL):
         learner, _, _ = after_one_task(row, Study())
-        told[row] = learner.weigh(x, 0, 7)[0]
+        told[row] = learner.replay_.weigh(x, 0, 7)[0]
     assert (told[POOL] == 1).all()
     assert told[BOTH].std() > 0
     torch.testing.assert_close(told[SHUFFLED].sort().values, told[BOTH].sort().values)
     assert not torch.equal(told[SHUFFLED], told[BOTH])
     oracle, _, _ = after_one_task("oracle both", Study())
     assert oracle.bytes()["memory"] == 80 * 36 * 4
-    assert isinstance(oracle.follower, KeepingFollower)
-    assert oracle.follower.data[0].shape == (80, 6, 6)
+    assert isinstance(oracle.replay_.follower_, KeepingFollower)
+    assert oracle.replay_.follower_.data[0].shape == (80, 6, 6)
     assert oracle.oracle
 
 
 def test_real_replay_replays_what_was_there():
     learner, _, _ = after_one_task(REAL, Study())
-    drawn = learner.draw(3, "x")
+    drawn = learner.replay_.draw(3, "x")
     assert drawn.y.tolist() == [0, 0, 0, 1, 1, 1]
     first = next(iter(split(blobs(n_classes=4), 2)))
     same = (drawn.x.flatten(1)[:, None] == first.x.flatten(1)).all(2)
@@ -123,16 +123,16 @@ def test_real_replay_replays_what_was_there():
 
 
 def test_vgr_learns_from_the_skewed_rows_as_all_do():
-    whole, rare = (after_one_task(VGR, Study(skew))[0].taught[0].generator for skew in (1, 10))
+    whole, rare = (after_one_task(VGR, Study(skew))[0].replay_.generators[0] for skew in (1, 10))
     assert torch.equal(whole.spread_[0], rare.spread_[0])
     assert not torch.equal(whole.spread_[1], rare.spread_[1])
 
 
 def test_current_classes_come_from_the_generator_too_under_the_label_of_their_nearest_row():
     learner, second, _ = after_one_task("current classes too", Study())
-    assert learner.taught[0].generator.known_ == (0, 1)
-    assert learner.old == [0, 1]
-    drawn = learner.draw(6, "x")
+    assert learner.replay_.generators[0].known_ == (0, 1)
+    assert learner.replay_.old == [0, 1]
+    drawn = learner.replay_.draw(6, "x")
     nearest = torch.cdist(drawn.x[12:].flatten(1), second.x.flatten(1)).argmin(1)
     assert torch.equal(drawn.y[12:], second.y[nearest])
     assert set(drawn.y[:12].tolist()) <= {0, 1}

@@ -20,11 +20,16 @@ def test_the_numbers_in_print():
     permuted, split_mnist, fashion = (PRESETS[n] for n in ("permuted-mnist", "split-mnist", "split-fashion-mnist"))
     b2 = permuted["vcl_coreset"]
     assert (b2.epochs, b2.batch_size, b2.fields["hidden"], b2.fields["coreset"]) == (100, 256, (100, 100), 200)
-    assert (b2.fields["coreset_steps"], b2.fields["lr"], b2.fields["prior_std"]) == (100, 1e-3, 1.0)
+    assert (b2.fields["coreset_steps"], b2.fields["learning_rate"], b2.fields["prior_std"]) == (100, 1e-3, 1.0)
     b3 = split_mnist["coreset_only"]
     assert (b3.epochs, b3.batch_size, b3.fields["hidden"], b3.fields["coreset"]) == (120, WHOLE_TASK, (256, 256), 40)
     ewc = split_mnist["ewc_huszar"]
-    assert (ewc.epochs, ewc.fields["lr"], ewc.fields["fisher_samples"], ewc.fields["lam"]) == (20, 1e-2, 200, 10)
+    assert (ewc.epochs, ewc.fields["learning_rate"], ewc.fields["fisher_samples"], ewc.fields["lam"]) == (
+        20,
+        1e-2,
+        200,
+        10,
+    )
     assert fashion["vcl"].fields["hidden"] == (200,) * 4
     assert fashion["ewc_huszar"].fields["hidden"] == (256,) * 4
     fits = {name: preset["vcl_coreset"].fields["coreset_fit"] for name, preset in PRESETS.items()}
@@ -46,7 +51,7 @@ def test_a_method_that_the_paper_did_not_run_is_refused():
 
 
 def test_a_variance_as_small_as_printed_learns_nothing_after_the_first_task():
-    settings = {"hidden": (16,), "train_samples": 2, "test_samples": 10, "lr": 1e-2, "fit_steps": 60}
+    settings = {"hidden": (16,), "train_samples": 2, "test_samples": 10, "learning_rate": 1e-2, "fit_steps": 60}
     diagonals = {}
     for log_var in (-6.0, PRINTED_LOG_VAR):
         stream = split(blobs(per_class=300), 2, train_logits="all")
@@ -64,7 +69,7 @@ def test_a_variance_that_no_float_holds_is_refused():
 
 def test_sgd_goes_down_the_gradient_and_goes_on_from_disk(tmp_path):
     stream = split(blobs(), 2)
-    learner, copy = (build("vanilla", stream, hidden=(4,), optimizer="sgd", lr=0.1) for _ in range(2))
+    learner, copy = (build("vanilla", stream, hidden=(4,), optimizer="sgd", learning_rate=0.1) for _ in range(2))
     task = next(iter(stream))
     learner.begin_task(task)
     before = [p.detach().clone() for p in learner.net.parameters()]
@@ -73,7 +78,7 @@ def test_sgd_goes_down_the_gradient_and_goes_on_from_disk(tmp_path):
     for p, start, slope in zip(learner.net.parameters(), before, slopes, strict=True):
         torch.testing.assert_close(p.detach(), start - 0.1 * slope)
     copy.load_state_dict(store.load(store.save(tmp_path / "s.json", "learner", {}, learner.state_dict()), "learner")[1])
-    copy.outputs = learner.outputs
+    copy.outputs_ = learner.outputs_
     for each in (learner, copy):
         each.observe(task.x, task.y)
     assert all(torch.equal(a, b) for a, b in zip(learner.net.parameters(), copy.net.parameters(), strict=True))

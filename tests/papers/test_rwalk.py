@@ -141,7 +141,7 @@ def test_a_row_decides_over_which_outputs_training_goes():
         if arm.lam is not None:
             assert learner.config.lam == arm.lam
         if arm.row in WITH:
-            assert (learner.config.replay, learner.config.memory_per_class) == (arm.replay, 2)
+            assert (learner.config.memory.replay, learner.config.memory.per_class) == (arm.replay, 2)
     icarl = learner_of(
         RWalkSetting(row="iCaRL", data="digits", epochs=1), stream_of(RWalkSetting(row="iCaRL", data="digits"), 0), 0
     )

@@ -156,6 +156,47 @@ def test_learnt_attributes_and_networks_are_restored_in_place():
         restore(Fitted(2), fields, tensors)
 
 
+class Owner:
+    """Holds an object that it built itself, a random generator, and a property that stands for what is not storable."""
+
+    part_: Fitted
+    noise_: torch.Generator
+
+    def __init__(self):
+        self.part_, self.noise_ = Fitted(2), torch.Generator().manual_seed(0)
+        self.numbers = {}
+
+    @property
+    def numbers_(self) -> dict[int, Tensor]:
+        return {key: torch.tensor(value) for key, value in self.numbers.items()}
+
+    @numbers_.setter
+    def numbers_(self, stored: dict[int, Tensor]) -> None:
+        self.numbers = {key: value.tolist() for key, value in stored.items()}
+
+    @property
+    def fixed_(self) -> int:
+        return 3
+
+
+def test_a_state_of_tensors_alone_goes_into_an_object_that_is_there():
+    a, b = Owner(), Owner()
+    a.part_.steps_, a.numbers = 7, {4: [1.0, 2.0]}
+    torch.rand(3, generator=a.noise_)
+    state = to_tensors(a)
+    assert {"json", "noise_", "numbers_.4", "part_.net_.weight", "part_.net_.bias"} == state.keys()
+    part = b.part_
+    restore_tensors(b, state)
+    assert b.part_ is part
+    assert (b.part_.steps_, b.numbers) == (7, {4: [1.0, 2.0]})
+    assert torch.equal(a.part_.net_.weight, b.part_.net_.weight)
+    assert torch.equal(torch.rand(3, generator=a.noise_), torch.rand(3, generator=b.noise_))
+    with pytest.raises(StoreError, match="'json' of the stored Owner is missing"):
+        restore_tensors(b, {})
+    with pytest.raises(StoreError, match="is no JSON"):
+        restore_tensors(b, {"json": torch.tensor([123], dtype=torch.uint8)})
+
+
 def test_what_has_no_stored_form_is_a_bug_of_ours():
     with pytest.raises(TypeError, match="no way to store a object"):
         encode({"a": object()})

@@ -152,7 +152,7 @@ def _epoch(
     learner: Learner, task: Task, batch_size: int, generator: torch.Generator, *, ordered: bool
 ) -> Float[Tensor, ""]:
     """One pass over the task; returns the mean loss. The shuffled copy is destroyed with it."""
-    x, y, held_back = task.x, task.y, learner.held_back
+    x, y, held_back = task.x, task.y, learner.held_back_
     copied = not ordered or held_back is not None
     if copied:
         order = torch.arange(len(y)) if ordered else torch.randperm(len(y), generator=generator)

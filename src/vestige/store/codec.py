@@ -43,7 +43,13 @@ def stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
     made = {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init} if dataclasses.is_dataclass(kind) else {}
     constant = {name for name, hint in hints.items() if typing.get_origin(hint) is ClassVar}
     learnt = {name: hint for name, hint in hints.items() if name.endswith("_") and name not in constant}
-    return {**made, **{name: hint for name, hint in learnt.items() if not name.startswith("_")}}
+    settable = {
+        name: typing.get_type_hints(value.fget)["return"]
+        for base in reversed(kind.__mro__)
+        for name, value in vars(base).items()
+        if name.endswith("_") and isinstance(value, property) and value.fset is not None
+    }
+    return {**made, **{name: hint for name, hint in (learnt | settable).items() if not name.startswith("_")}}
 
 
 def encode(value: object) -> tuple[Any, dict[str, Tensor]]:
@@ -57,6 +63,8 @@ def _plain(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:  # noqa: A
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    if isinstance(value, torch.Generator):
+        value = value.get_state()
     if isinstance(value, Tensor):
         tensors[path] = value.detach()
         return {TENSOR: path}
@@ -121,6 +129,12 @@ def restore_tensors(thing: object, state: Mapping[str, Tensor]) -> None:
     unknown = sorted(state.keys() - encode(thing)[1].keys() - {JSON})
     if unknown:
         raise StoreError(f"The tensor '{unknown[0]}' of the stored {type(thing).__name__} is unknown.")
+
+
+def _like(present: object, data: Any) -> bool:  # noqa: ANN401
+    """Whether `data` is of an object that was built by its owner, and only takes over what another had learnt."""
+    told = isinstance(data, dict) and data.get(CLASS) == type(present).__name__
+    return told and not dataclasses.is_dataclass(present) and not isinstance(present, nn.Module)
 
 
 def _holds_nets(hint: Any) -> bool:  # noqa: ANN401 - an annotation
@@ -252,7 +266,12 @@ class _Reader:
         at = f"{path}." if path else ""
         names = {n: h for n, h in stored_names(type(thing)).items() if n in data and (n[-1] == "_" or not learnt_only)}
         for name, hint in names.items():
-            if not _holds_nets(hint):
+            present = getattr(thing, name, None)
+            if isinstance(present, torch.Generator):
+                present.set_state(self.tensor(data[name], f"{at}{name}").cpu())
+            elif _like(present, data[name]):
+                self.into(present, data[name], f"{at}{name}", learnt_only=True)
+            elif not _holds_nets(hint):
                 object.__setattr__(thing, name, self.read(hint, data[name], f"{at}{name}"))
         if hasattr(thing, "_rebuild"):
             thing._rebuild()

@@ -33,7 +33,7 @@ import torch
 
 from vestige import data
 from vestige.continual import protocol
-from vestige.continual.learners import Learner, Spec, WeightedReplay
+from vestige.continual.learners import GeneratedReplay, Learner, Spec, WeightedReplay
 from vestige.continual.learners.dgr import DGRConfig
 from vestige.continual.learners.vgr import VGRConfig
 from vestige.continual.learners.weighted_replay import WeightedReplayConfig
@@ -63,7 +63,7 @@ DGR, SOLVER, GENERATOR, BOTH = "dgr", "weighted solver", "resampled generator", 
 SHUFFLED_SOLVER, SHUFFLED, POOL = "shuffled solver", "shuffled both", "uniform pool"
 VGR, REAL = "vgr", "real replay"
 # row -> learner, and which of the two uses of weights it has
-ROWS: Mapping[str, tuple[type[kinds.Studied], bool, bool]] = {
+ROWS: Mapping[str, tuple[type[kinds.PlainRow | kinds.WeightedRow], bool, bool]] = {
     DGR: (kinds.PlainRow, False, False),
     SOLVER: (kinds.WeightedRow, True, False),
     GENERATOR: (kinds.WeightedRow, False, True),
@@ -125,22 +125,18 @@ def learner_of(config: BeyondReplayConfig, row: str, stream: data.Stream, seed: 
     options = {"codes": config.codes, "encoder": (config.width,), "decoder": (config.width,) * 2, "batch_size": 64}
     # What a poor generator draws is for this experiment to show, so that no collapse is warned of.
     options |= {"steps": steps, "learning_rate": config.lr, "collapse": 0.0}
-    common: dict[str, Any] = {"hidden": config.hidden, "generator": "vae", "generator_options": options}
+    common: dict[str, Any] = {"hidden": config.hidden, "replay": GeneratedReplay("vae", options=options)}
     spec = Spec(stream.input_shape, stream.n_outputs)
     if row == VGR:
         posterior = VGRConfig(train_samples=2, test_samples=10, fit_steps=100, **common)
-        variational = kinds.StudiedVGR(spec, posterior, seed=seed)
-        variational.study = study
-        return variational
+        return kinds.studied(kinds.StudiedVGR(spec, posterior, seed=seed), study)
     kind, solver, resample = ROWS[row]
     common |= {"condition": "task", "labels": "solver", "share": config.share}
     weighing = {name: getattr(config, name) for name in ("ess", "min_rows", "chain_samples")}
     chosen: DGRConfig = DGRConfig(**common)
     if issubclass(kind, kinds.WeightedRow):
         chosen = WeightedReplayConfig(solver=solver, resample=resample, **weighing, **common)
-    learner = kind(spec, chosen, seed=seed)
-    learner.study = study
-    return learner
+    return kinds.studied(kind(spec, chosen, seed=seed), study)  # type: ignore[arg-type]  # of its own class
 
 
 def _skewed(group: Sequence[Record]) -> bool:

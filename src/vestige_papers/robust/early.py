@@ -97,7 +97,7 @@ def learner_of(setting: EarlySetting, stream: data.Stream, samples: int, seed: i
     """VCL as B.2 has it."""
     config = VCLConfig(
         hidden=setting.hidden,
-        lr=setting.lr,
+        learning_rate=setting.lr,
         log_var=setting.log_var,
         fit_steps=setting.fit_steps,
         train_samples=samples,

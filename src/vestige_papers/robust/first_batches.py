@@ -120,7 +120,7 @@ def watch(
         checks.refuse("x", "watch", "(batches, rows, ...) beside 'y' of (batches, rows), not empty", tuple(x.shape))
     if not bool(torch.isfinite(x).all()):
         checks.refuse("x", "watch", "finite", f"{int((~torch.isfinite(x)).sum())} NaN or infinite values")
-    net, outputs, c = learner.net, learner.outputs, learner.config
+    net, outputs, c = learner.net, learner.outputs_, learner.config
 
     def entropies(b: int, when: str) -> dict[str, Tensor]:
         noise = rng.fork(seed, "entropy", when, b)
@@ -132,13 +132,13 @@ def watch(
         before.append(entropies(b, "before"))
         noise = rng.fork(seed, "gradient", b)
         pair = final_layer_gradients(
-            net, outputs, x[b], y[b], learner.n, of=of, samples=c.train_samples, generator=noise
+            net, outputs, x[b], y[b], learner.rows_, of=of, samples=c.train_samples, generator=noise
         )
         gradients.append(torch.stack(pair))
         learner.observe(x[b], y[b])
         after.append(entropies(b, "after"))
     likelihood, prior = torch.stack(gradients).unbind(1)
-    return Early(_stacked(before), _stacked(after), likelihood, prior, y.shape[1], learner.n)
+    return Early(_stacked(before), _stacked(after), likelihood, prior, y.shape[1], learner.rows_)
 
 
 def _stacked(readings: Sequence[dict[str, Tensor]]) -> dict[str, Float64[Tensor, " b"]]:

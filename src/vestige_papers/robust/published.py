@@ -49,7 +49,7 @@ def _bayesian(
     epochs: int, batch_size: int, hidden: tuple[int, ...], coreset: int, fit: str
 ) -> dict[str, PrintedSetting]:
     """The three variants of section 6.2, which differ in nothing but the coreset and the prior."""
-    plain: Fields = {"hidden": hidden, "lr": 1e-3, "prior_std": 1.0, "log_var": -6.0}  # B.2
+    plain: Fields = {"hidden": hidden, "learning_rate": 1e-3, "prior_std": 1.0, "log_var": -6.0}  # B.2
     plain |= {"train_samples": 10, "test_samples": 100}
     kept = plain | {"coreset": coreset, "coreset_sampler": "k_center", "coreset_fit": fit, "coreset_steps": epochs}
     variants = {"vcl": plain, "vcl_coreset": kept, "coreset_only": kept}
@@ -66,7 +66,7 @@ def _replay(epochs: int, batch_size: int, hidden: tuple[int, ...], generator: st
 def _generated(generator: str) -> Fields:
     """6000 samples a class (C.4, C.5)."""
     cap = {"batch_cap": 30_000} if generator == "gan_conv" else {}  # C.5
-    return {"generator": generator, "generator_preset": "paper", "samples_per_class": 6000, **cap}
+    return {"replay": {"generator": generator, "preset": "paper", "samples_per_class": 6000}, **cap}
 
 
 def _dropout() -> dict[str, PrintedSetting]:
@@ -77,9 +77,9 @@ def _dropout() -> dict[str, PrintedSetting]:
 
 def _ewc(hidden: tuple[int, ...]) -> dict[str, PrintedSetting]:
     """EWC in the form of Huszar (2018); B.3, and "in exactly the same way" B.4."""
-    fields: Fields = {"hidden": hidden, "optimizer": "sgd", "lr": 1e-2, "fisher_samples": 200, "lam": 10.0}
+    fields: Fields = {"hidden": hidden, "optimizer": "sgd", "learning_rate": 1e-2, "fisher_samples": 200, "lam": 10.0}
     # lam is "the coefficient of the regularization term": no factor 1/2 beside it.
-    return {"ewc_huszar": PrintedSetting(20, 256, fields | {"half": False})}
+    return {"ewc_huszar": PrintedSetting(20, 256, fields | {"half_penalty": False})}
 
 
 PRESETS: dict[str, dict[str, PrintedSetting]] = {

@@ -21,7 +21,7 @@ The paper's figures are curves; of the numbers behind them the text prints few, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
@@ -49,6 +49,9 @@ CORESET_PRIOR = {HYBRID: "posterior", CORESET: "first"}
 OF_CORESET = ("coreset", "coreset_steps", "coreset_prior")
 LEARNER = ("hidden", "lr", "log_var", "train_samples", "test_samples", "fit_steps", "lam", *OF_CORESET)
 OF_REPLAY = ("net", "generator", "generator_preset", "samples_per_class", "batch_cap")
+# field of a setting -> option of a learner, and of its `replay`, where they are called otherwise
+OPTIONS = {"lr": "learning_rate"}
+REPLAY_OPTIONS = {"generator": "generator", "generator_preset": "preset", "samples_per_class": "samples_per_class"}
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,21 @@ class Replayed(RobustSetting):
     batch_cap: int | None = None
 
 
+def as_setting(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a learner under the names of a setting."""
+    names = {option: name for name, option in OPTIONS.items()}
+    found = {names.get(option, option): value for option, value in options.items() if option != "replay"}
+    replay = options.get("replay", {})
+    return found | {name: replay[option] for name, option in REPLAY_OPTIONS.items() if option in replay}
+
+
+def as_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `as_setting`."""
+    found = {OPTIONS.get(name, name): value for name, value in given.items() if name not in REPLAY_OPTIONS}
+    replay = {option: given[name] for name, option in REPLAY_OPTIONS.items() if name in given}
+    return found | ({"replay": replay} if replay else {})
+
+
 def plain(setting: RobustSetting) -> RobustSetting:
     """The same without what is generated."""
     return RobustSetting(**{f.name: getattr(setting, f.name) for f in fields(RobustSetting)})
@@ -106,16 +124,16 @@ def filled(setting: RobustSetting, row: str, **changed: Any) -> RobustSetting:  
     EWC has batches, widths and a learning rate of its own, whatever `setting` says of the others.
     """
     chosen = printed(setting.preset, METHODS[row])
-    known = {"epochs": chosen.epochs, "batch_size": chosen.batch_size, **chosen.fields}
-    config = methods.METHODS[METHODS[row]].default_config()
+    known = {"epochs": chosen.epochs, "batch_size": chosen.batch_size, **as_setting(chosen.fields)}
+    default = as_setting(asdict(methods.METHODS[METHODS[row]].default_config()))
     names = (*LEARNER, *(OF_REPLAY if isinstance(setting, Replayed) else ()))
-    own = {name for name in (*names, "epochs", "batch_size") if name in known or hasattr(config, name)}
+    own = {name for name in (*names, "epochs", "batch_size") if name in known or name in default}
     given = {name: getattr(setting, name) for name in own}
     if row == EWC:
         given = {"epochs": setting.ewc_epochs, "lam": setting.lam}
     given |= {name: value for name, value in changed.items() if name in own}
     said = {name: value for name, value in given.items() if value is not None}
-    resolved = {name: said.get(name, known.get(name, getattr(config, name, None))) for name in sorted(own)}
+    resolved = {name: said.get(name, known.get(name, default.get(name))) for name in sorted(own)}
     prior = changed.get("coreset_prior", setting.coreset_prior) or CORESET_PRIOR.get(row)
     resolved["coreset_prior"] = prior if row in WITH_CORESET else None
     unit: dict[str, Any] = dict.fromkeys({*names, "ewc_epochs"} - own) | resolved
@@ -152,10 +170,11 @@ def learner_of(setting: RobustSetting, stream: data.Stream, seed: int) -> method
     """The row's method, with everything that the setting says of it."""
     names = (*LEARNER, *(OF_REPLAY if isinstance(setting, Replayed) else ()))
     given: dict[str, Any] = {name: getattr(setting, name) for name in names if getattr(setting, name) is not None}
-    if isinstance(setting, Replayed) and setting.generator_epochs is not None:
-        given["generator_options"] = {"epochs": setting.generator_epochs}
     method = METHODS[setting.row]
-    return methods.build(method, stream, seed=seed, **(printed(setting.preset, method).fields | given))
+    options = as_options(as_setting(printed(setting.preset, method).fields) | given)
+    if isinstance(setting, Replayed) and setting.generator_epochs is not None:
+        options["replay"]["options"] = {"epochs": setting.generator_epochs}
+    return methods.build(method, stream, seed=seed, **options)
 
 
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:

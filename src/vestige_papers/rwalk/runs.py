@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import fmean
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from vestige import data
 from vestige.continual import learners as methods
@@ -46,6 +46,7 @@ METHODS = {
 }
 WITHOUT = ("Vanilla", "EWC", "PI", "RWalk")
 WITH = ("Vanilla-S", "EWC-S", "PI-S", "RWalk-S")
+OWN_MEMORY = ("icarl", "icarl_hb1", "gem")  # which keep their own ways to choose and to use samples
 
 
 @dataclass(frozen=True)
@@ -132,10 +133,13 @@ def learner_of(setting: RWalkSetting, stream: data.Stream, seed: int) -> methods
     """The row's method with those fields of the setting that it has; iCaRL and GEM keep their own ways to remember."""
     name = METHODS[setting.row]
     own = set(methods.METHODS[name].default_config().__dataclass_fields__)
-    own -= {"sampler", "replay"} if name in ("icarl", "icarl_hb1", "gem") else set()
     own -= {"lam"} if setting.lam is None else set()
-    given = {f.name: getattr(setting, f.name) for f in fields(setting) if f.name in own}
-    return methods.build(name, stream, seed=seed, **given)
+    given: dict[str, Any] = {f.name: getattr(setting, f.name) for f in fields(setting) if f.name in own}
+    if name.endswith("_s") or name in OWN_MEMORY:
+        given["memory"] = {"per_class": setting.memory_per_class, "total": setting.memory_total}
+    if name.endswith("_s"):
+        given["memory"] |= {"sampler": setting.sampler, "replay": setting.replay}
+    return methods.build(name, stream, seed=seed, learning_rate=setting.lr, **given)
 
 
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:

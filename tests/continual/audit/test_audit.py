@@ -206,7 +206,7 @@ class TestStreamsWithKnownFaults:
         found = audit(stream, learner)
         assert "no_retraining" in found.failed
         assert found["no_retraining"].numbers["samples"] == 35
-        kept = audit(stream, build("vanilla_s", stream, memory_per_class=3, **SMALL))
+        kept = audit(stream, build("vanilla_s", stream, memory={"per_class": 3}, **SMALL))
         assert kept["no_retraining"].numbers["samples"] == 30
 
     def test_per_task_coresets_are_flagged_for_retraining_by_label(self, digits):
@@ -374,7 +374,7 @@ def test_the_record_carries_the_audit_and_a_bare_one_says_less(tmp_path):
     record = audited_run(stream, build("vanilla", stream, hidden=(8,)))
     again = from_record(Record.load(record.save(tmp_path)))
     assert again == Audit.from_json(record.audit)
-    bare = from_record(protocol.run(stream, build("vanilla_s", stream, hidden=(8,), memory_per_class=2)))
+    bare = from_record(protocol.run(stream, build("vanilla_s", stream, hidden=(8,), memory={"per_class": 2})))
     assert bare["resemblance"].verdict == "not measured"
     assert bare["no_retraining"].verdict == "fails"
     assert bare["many_tasks"].verdict == "holds"

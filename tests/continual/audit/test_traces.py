@@ -110,9 +110,9 @@ def test_every_method_keeps_in_its_memory_alone_and_trains_again_only_if_it_must
     if name.startswith(("vcl", "coreset")):
         small |= {"train_samples": 1, "test_samples": 1, "fit_steps": 2}
     if name.startswith("vgr"):
-        small |= {"test_samples": 1, "generator": "gan_dense", "generator_options": {"widths": (8,), "epochs": 2}}
+        small |= {"test_samples": 1, "replay": {"generator": "gan_dense", "options": {"widths": (8,), "epochs": 2}}}
     if name in ("dgr", "weighted_replay"):
-        small |= {"generator_options": {"encoder": (8,), "decoder": (8,), "steps": 5, "collapse": 0.0}}
+        small |= {"replay": {"options": {"encoder": (8,), "decoder": (8,), "steps": 5, "collapse": 0.0}}}
     if name in ("vcl_coreset", "coreset_only"):
         small |= {"coreset": 3, "coreset_steps": 1}
     from vestige.continual import protocol

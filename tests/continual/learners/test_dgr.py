@@ -9,12 +9,12 @@ from toys import blobs
 from vestige.continual import protocol
 from vestige.continual.learners import build
 from vestige.continual.learners.dgr import mixed
-from vestige.continual.learners.generated import Samples
+from vestige.continual.learners.generative_replay import ReplayBatch
 from vestige.core.errors import InputError
 from vestige.data.streams import permuted, split
 
 TINY = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch_size": 20, "collapse": 0.0}
-FIELDS = {"hidden": (6,), "generator_options": TINY, "samples_per_class": 5}
+FIELDS = {"hidden": (6,), "replay": {"options": TINY, "samples_per_class": 5}}
 
 
 def tasks(**options):
@@ -37,8 +37,8 @@ def test_the_mixture_is_eq_1_and_without_a_share_every_row_counts_the_same():
 @pytest.mark.parametrize("share", [None, 0.3])
 def test_the_loss_is_eq_1_over_all_outputs_seen(share):
     learner, task, _ = at_second_task(share=share)
-    old = Samples(torch.rand(7, 6, 6), torch.randint(2, (7,)))
-    learner.beside = lambda n: old
+    old = ReplayBatch(torch.rand(7, 6, 6), torch.randint(2, (7,)))
+    learner.replay_.beside = lambda n: (old, torch.ones(7))
     with torch.no_grad():
         new_part = functional.cross_entropy(learner.net(task.x), task.y)
         old_part = functional.cross_entropy(learner.net(old.x), old.y)
@@ -58,38 +58,38 @@ def test_the_first_task_is_plain_training():
 
 @pytest.mark.parametrize("fresh", ["task", "epoch"])
 def test_the_solver_of_before_the_task_labels_whatever_is_drawn_in_it(fresh):
-    learner, task, _ = at_second_task(fresh=fresh)
+    learner, task, _ = at_second_task(replay=FIELDS["replay"] | {"fresh": fresh})
     with torch.no_grad():
-        learner.elder.head.bias[:4] = torch.tensor([9.0, 0.0, 99.0, 99.0])
+        learner.elder_["head.bias"][:4] = torch.tensor([9.0, 0.0, 99.0, 99.0])
         learner.net.head.bias[:2] = torch.tensor([0.0, 9.0])  # what the new solver says may not count
     for _ in range(2):
         for x, y in zip(task.x.split(8), task.y.split(8), strict=True):
             learner.observe(x, y)
-        assert (learner.pool.y == 0).all(), "among the classes of the first task its favourite"
-    assert learner.turn == (1 if fresh == "epoch" else 0)
+        assert (learner.replay_.pool.y == 0).all(), "among the classes of the first task its favourite"
+    assert learner.replay_.turn == (1 if fresh == "epoch" else 0)
 
 
 def test_labels_by_condition_are_the_classes_that_were_asked_for():
     learner, _, _ = at_second_task(labels="condition")
-    assert learner.elder is None
-    drawn = learner.draw(5, "anything")
+    assert not learner.elder_
+    drawn = learner.replay_.draw(5, "anything")
     assert drawn.y.tolist() == [0] * 5 + [1] * 5
-    expected = learner.taught[0].generator
+    expected = learner.replay_.generator
     assert drawn.x.shape == (10, 6, 6)
     assert expected.known_ == (0, 1)
 
 
 def test_a_generator_that_is_told_the_task_draws_for_each_of_its_classes():
     learner, task, passing = at_second_task(condition="task")
-    assert learner.taught[0].generator.known_ == (0,)
-    assert learner.replayed() == [0, 1]
-    assert learner.draw(5, "anything").x.shape == (10, 6, 6)
+    assert learner.replay_.generator.known_ == (0,)
+    assert learner.replay_.replayed() == [0, 1]
+    assert learner.replay_.draw(5, "anything").x.shape == (10, 6, 6)
     learner.observe(task.x, task.y)
     learner.end_task(task)
-    assert learner.elder is None
-    assert learner.taught[0].generator.known_ == (0, 1)
-    assert learner.replayed() == [0, 1, 2, 3]
-    assert learner.asked(5).tolist() == [0] * 10 + [1] * 10
+    assert not learner.elder_
+    assert learner.replay_.generator.known_ == (0, 1)
+    assert learner.replay_.replayed() == [0, 1, 2, 3]
+    assert learner.replay_.asked(5).tolist() == [0] * 10 + [1] * 10
     next(passing, None)
 
 
@@ -97,7 +97,7 @@ def test_tasks_that_share_their_classes_are_replayed_by_task():
     stream = permuted(blobs(n_classes=2, per_class=12), 2)
     learner = build("dgr", stream, condition="task", **FIELDS)
     protocol.run(stream, learner)
-    assert learner.replayed() == [0, 1, 0, 1]
+    assert learner.replay_.replayed() == [0, 1, 0, 1]
     with pytest.raises(InputError, match="'condition' of DGR must be 'class' from task 2 on"):
         protocol.run(permuted(blobs(n_classes=2, per_class=12), 3), build("dgr", stream, condition="task", **FIELDS))
 
@@ -105,7 +105,7 @@ def test_tasks_that_share_their_classes_are_replayed_by_task():
 def test_replay_holds_what_plain_training_loses():
     options = TINY | {"encoder": (32,), "decoder": (32, 32), "steps": 200, "learning_rate": 1e-2}
     found = {}
-    for name, fields in (("vanilla", {}), ("dgr", {"generator_options": options, "labels": "condition"})):
+    for name, fields in (("vanilla", {}), ("dgr", {"replay": {"options": options}, "labels": "condition"})):
         stream = split(blobs(n_classes=4), 2)
         found[name] = protocol.run(stream, build(name, stream, hidden=(32,), **fields), epochs=15, batch_size=20).R
     assert found["vanilla"][1, 0] < 0.1
@@ -118,19 +118,20 @@ def test_classes_that_are_yet_to_come_take_no_part_in_the_loss():
     learner, task, _ = toys.at_second_task(build("dgr", stream, **FIELDS), stream)
     with torch.no_grad():
         before = learner.loss(task.x, task.y)
-        learner.place = learner.place._replace(seen=0, dealt=0)
+        learner.replay_.seen_ = learner.replay_.drawn_ = 0
         learner.net.head.bias[4:] += 99.0
         assert learner.loss(task.x, task.y).item() == pytest.approx(before.item())
 
 
 def test_each_name_has_samples_of_its_own_and_the_solver_of_before_labels_them_as_in_testing():
     learner, _, _ = at_second_task()
-    one, same, other = (learner.draw(5, name) for name in ("one", "one", "other"))
+    one, same, other = (learner.replay_.draw(5, name) for name in ("one", "one", "other"))
     assert torch.equal(one.x, same.x)
     assert not torch.equal(one.x, other.x)
-    learner.elder.train()
-    learner.named(one.x, [0, 1])
-    assert not learner.elder.training
+    learner.net.train()
+    learner.net.body.append(torch.nn.Dropout(0.9))
+    assert torch.equal(learner.named(one.x, [0, 1]), learner.named(one.x, [0, 1]))
+    assert learner.net.training
 
 
 def test_bad_settings_are_refused():

@@ -6,9 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from vestige.continual.learners.following import Eye, Follower, tempered
+from vestige.continual.learners.weighted_replay import (
+    FrozenEncoder,
+    GeneratorFollower,
+    WeightedReplayConfig,
+    tempered,
+)
 from vestige.core.errors import NotEstimable
 from vestige.generators.vae import VAE
+from vestige.store import restore_tensors, to_tensors
 
 N = 1500
 
@@ -33,7 +39,7 @@ def known(at=0.0):
 
 
 def follower(**options):
-    return Follower(**{"estimator": "quadratic", "samples": N, "min_rows": 100, "blur": 1.0} | options)
+    return GeneratorFollower(WeightedReplayConfig(chain_samples=N, **options), known())
 
 
 def real(n=N, seed=1):
@@ -65,18 +71,18 @@ class TestTempered:
         torch.testing.assert_close(found.log().diff(), told.alpha * log_r.diff())
 
 
-class TestEye:
+class TestFrozenEncoder:
     def test_without_blur_it_is_the_encoder_of_then(self):
         generator = VAE(shape=(6,), codes=3, encoder=(8,), decoder=(8,), steps=4, conditions=2, collapse=0.0)
         x = torch.rand(40, 6)
         generator.fit(x, 0)
-        eye, codes = Eye(generator), generator.encode(x)
+        eye, codes = FrozenEncoder(generator), generator.encode(x)
         generator.fit(torch.rand(40, 6), 1)
         torch.testing.assert_close(eye.code(x, 0.0, torch.Generator()), codes)
         assert not torch.allclose(generator.encode(x), codes)
 
     def test_a_drawn_code_has_the_mean_and_the_spread_of_the_encoder(self):
-        eye = Eye(known())
+        eye = FrozenEncoder(known())
         with torch.no_grad():
             eye.encoder.bias[2:] = torch.tensor([0.0, math.log(4.0)])
         drawn = eye.code(torch.ones(20000, 2), 0.5, torch.Generator().manual_seed(0))
@@ -90,7 +96,7 @@ class TestFollower:
         for at, data in ((0.4, {0: real()}), (0.8, {})):
             follow.step(known(at), data, seed=3)
             found, true = follow.log_ratio(x, 0, seed=5), log_ratio_of_gaussians(x, at)
-            assert not follow.refused
+            assert not follow.refused_
             assert torch.corrcoef(torch.stack([found, true]))[0, 1] > 0.98
             assert (found - true).abs().mean() < 0.15
 
@@ -102,8 +108,8 @@ class TestFollower:
         with torch.no_grad():
             later.net_.encoder.bias[:2] += 5.0
         follow.step(later, {1: real(seed=4)}, seed=3)
-        assert follow.arrival == {0: 0, 1: 1}
-        assert not follow.refused
+        assert follow.arrival_ == {0: 0, 1: 1}
+        assert not follow.refused_
         for condition in (0, 1):
             found, true = follow.log_ratio(x, condition, seed=5), log_ratio_of_gaussians(x, 0.8)
             assert (found - true).abs().mean() < 0.15
@@ -144,7 +150,7 @@ class TestFollower:
         generator = known(0.4)
         generator.known_ = (0, 1)
         follow.step(generator, {0: real(), 1: real(99)}, seed=0)
-        assert follow.refused == {1: "fewer than 100 rows of data"}
+        assert follow.refused_ == {1: "fewer than 100 rows of data"}
         assert (follow.log_ratio(real(5), 1, seed=0) == 0).all()
         assert (follow.log_ratio(real(5), 3, seed=0) == 0).all()
         assert (follow.log_ratio(real(5), 0, seed=0) != 0).all()
@@ -154,14 +160,14 @@ class TestFollower:
         follow.step(known(0.4), {0: real()}, seed=0)
         follow.step(known(0.4), {0: real(seed=4)}, seed=1)
         follow.step(known(0.4), {}, seed=2)
-        assert follow.refused == {0: "came with data twice"}
+        assert follow.refused_ == {0: "came with data twice"}
         assert (follow.log_ratio(real(5), 0, seed=0) == 0).all()
 
     def test_what_the_chain_refuses_weighs_one(self):
         follow = follower()
         follow.step(known(6.0), {0: real()}, seed=0)
         follow.step(known(6.0), {}, seed=1)
-        assert "cannot be estimated" in follow.refused[0]
+        assert "cannot be estimated" in follow.refused_[0]
         assert (follow.log_ratio(real(5), 0, seed=0) == 0).all()
 
     def test_a_step_that_fails_leaves_the_chain_and_weighs_one_until_the_next(self, monkeypatch):
@@ -174,9 +180,9 @@ class TestFollower:
         with monkeypatch.context() as patch:
             patch.setattr(follow.chain, "step", fails)
             follow.step(known(0.4), {}, seed=1)
-        assert follow.refused == {0: "No."}
+        assert follow.refused_ == {0: "No."}
         follow.step(known(0.4), {}, seed=1)
-        assert not follow.refused
+        assert not follow.refused_
         assert follow.chain.steps == 2
 
     def test_conditions_that_came_in_a_step_that_failed_weigh_one_for_good(self, monkeypatch):
@@ -189,35 +195,35 @@ class TestFollower:
         with monkeypatch.context() as patch:
             patch.setattr(follow.chain, "step", fails)
             follow.step(known(0.4), {1: real(seed=4)}, seed=1)
-        assert follow.refused == {0: "No.", 1: "No."}
+        assert follow.refused_ == {0: "No.", 1: "No."}
         follow.step(known(0.4), {}, seed=2)
-        assert follow.refused == {1: "No."}
-        assert follow.arrival == {0: 0}
+        assert follow.refused_ == {1: "No."}
+        assert follow.arrival_ == {0: 0}
         assert (follow.log_ratio(real(5), 1, seed=0) == 0).all()
 
     def test_what_is_barred_stays_so_when_it_goes_on_from_its_state(self):
         one, other = follower(), follower()
         one.step(known(0.4), {0: real(), 1: real(99)}, seed=0)
-        other.load_state(one.state(), known())
-        assert other.refused == other.barred == {1: "fewer than 100 rows of data"}
+        restore_tensors(other, to_tensors(one))
+        assert other.refused_ == other.barred_ == {1: "fewer than 100 rows of data"}
         other.step(known(0.4), {1: real(seed=4)}, seed=1)
-        assert other.refused == {1: "came with data twice"}
+        assert other.refused_ == {1: "came with data twice"}
 
     def test_it_goes_on_from_its_state_to_the_same_bits(self):
         one, other = follower(), follower()
         one.step(known(0.4), {0: real()}, seed=0)
-        other.load_state({key: value.clone() for key, value in one.state().items()}, known())
+        restore_tensors(other, {key: value.clone() for key, value in to_tensors(one).items()})
         for each in (one, other):
             each.step(known(0.6), {}, seed=1)
         assert torch.equal(one.log_ratio(real(9), 0, seed=2), other.log_ratio(real(9), 0, seed=2))
-        a, b = one.state(), other.state()
+        a, b = to_tensors(one), to_tensors(other)
         assert a.keys() == b.keys()
         assert all(torch.equal(a[key], b[key]) for key in a)
 
     def test_no_code_of_the_data_is_kept(self):
         follow, data = follower(), real()
         follow.step(known(0.4), {0: data}, seed=0)
-        codes = Eye(known()).code(data, 1.0, torch.Generator())
-        for key, held in follow.state().items():
+        codes = FrozenEncoder(known()).code(data, 1.0, torch.Generator())
+        for key, held in to_tensors(follow).items():
             if held.ndim == 2 and held.shape[1] == 2:
                 assert torch.cdist(held.float(), codes).min() > 0, key

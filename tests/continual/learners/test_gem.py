@@ -88,7 +88,7 @@ def tasks():
 
 
 def test_a_step_uses_the_gradient_of_each_past_task_over_its_own_outputs():
-    learner = build("gem", tasks(), hidden=(5,), memory_per_class=3, reset_optimizer=True)
+    learner = build("gem", tasks(), hidden=(5,), memory={"per_class": 3}, reset_optimizer=True)
     for task in tasks():
         learner.begin_task(task)
         if task.info.index == 1:

@@ -37,7 +37,7 @@ def test_new_outputs_learn_labels_and_old_ones_what_the_old_network_said():
 
 
 def test_a_step_distils_the_network_of_the_tasks_beginning_on_data_and_exemplars():
-    learner = build("icarl_hb1", tasks(), hidden=(8,), memory_per_class=4, lr=0.02)
+    learner = build("icarl_hb1", tasks(), hidden=(8,), memory={"per_class": 4}, learning_rate=0.02)
     for task in tasks():
         learner.begin_task(task)
         before = {k: v.clone() for k, v in learner.net.state_dict().items()}
@@ -54,14 +54,14 @@ def test_a_step_distils_the_network_of_the_tasks_beginning_on_data_and_exemplars
                 torch.tensor([0, 0, 1, 1, 0, 0], dtype=torch.bool), torch.tensor([1, 1, 0, 0, 0, 0], dtype=torch.bool),
             )  # fmt: skip
             # A batch that is the whole task brings the whole memory along.
-            learner.seen = learner.drawn = 0
+            learner.memory.seen_ = learner.memory.drawn_ = 0
             torch.testing.assert_close(learner.loss(task.x, task.y).detach(), expected.mean())
             break
         learner.end_task(task)
 
 
 def trained(name, upto, **fields):
-    learner = build(name, tasks(), hidden=(32,), memory_per_class=4, **fields)
+    learner = build(name, tasks(), hidden=(32,), memory={"per_class": 4}, **fields)
     for task in tasks():
         learner.begin_task(task)
         for x, y in zip(task.x.split(8), task.y.split(8), strict=True):
@@ -110,7 +110,7 @@ def test_before_any_exemplar_nothing_can_be_answered():
 def test_it_remembers_what_vanilla_forgets():
     stream = split(blobs(), 2)
     runs = {
-        name: protocol.run(stream, build(name, stream, hidden=(32,), lr=5e-3), epochs=6, batch_size=16)
+        name: protocol.run(stream, build(name, stream, hidden=(32,), learning_rate=5e-3), epochs=6, batch_size=16)
         for name in ("vanilla", "icarl")
     }
     assert runs["icarl"].R[-1].mean() > runs["vanilla"].R[-1].mean() + 0.3

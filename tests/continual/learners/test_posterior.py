@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from toys import blobs
-from vestige.continual.learners import Vanilla, build, posterior
+from vestige.continual.learners import Vanilla, VanillaConfig, build, posterior
 from vestige.continual.learners.posterior import Posterior, how_sure
 from vestige.core import rng
 from vestige.core.errors import InputError
@@ -96,8 +96,9 @@ def test_one_network_has_an_entropy_and_no_mutual_information():
 def test_members_of_an_ensemble_train_as_they_would_alone():
     """With plain gradient descent, which unlike Adam tells a loss from a multiple of it."""
     stream = split(blobs(), 2, train_logits="seen")
-    together = build("ensemble", stream, hidden=(8,), members=3, optimizer="sgd", lr=0.1, seed=5)
-    alone = [Vanilla(together.spec, together.config, seed=member_seed(5, i)) for i in range(3)]
+    together = build("ensemble", stream, hidden=(8,), members=3, optimizer="sgd", learning_rate=0.1, seed=5)
+    config = VanillaConfig(hidden=(8,), optimizer="sgd", learning_rate=0.1)
+    alone = [Vanilla(together.spec, config, seed=member_seed(5, i)) for i in range(3)]
     for task in stream:
         for learner in (together, *alone):
             learner.begin_task(task)
@@ -141,7 +142,7 @@ def test_settings_that_cannot_be_used_are_refused(name, fields):
 def test_the_convolutional_network_learns(name):
     stream = split(blobs(), 2, train_logits="current")
     extra = {"train_samples": 1, "fit_steps": 10, "test_samples": 5} if name == "vcl" else {"l2": 0.0}
-    learner, task = build(name, stream, net="conv", hidden=(16,), lr=3e-3, **extra), next(iter(stream))
+    learner, task = build(name, stream, net="conv", hidden=(16,), learning_rate=3e-3, **extra), next(iter(stream))
     learner.begin_task(task)
     for _ in range(25):
         learner.observe(task.x, task.y)

@@ -15,7 +15,7 @@ from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.data.streams import permuted, split
 
-SMALL = {"hidden": (16,), "train_samples": 3, "test_samples": 20, "fit_steps": 20, "lr": 1e-2}
+SMALL = {"hidden": (16,), "train_samples": 3, "test_samples": 20, "fit_steps": 20, "learning_rate": 1e-2}
 
 
 def stream(**options):
@@ -32,7 +32,7 @@ def test_the_loss_is_the_expected_loss_and_the_kl_over_n():
     learner, task = make(), next(iter(stream(train_logits="all")))
     learner.begin_task(task)
     x, y = task.x[:8], task.y[:8]
-    steps = learner.steps
+    steps = learner.steps_
     logits = learner.net(x, 3, rng.fork(0, "noise", steps + 1)).detach()
     by_hand = -sum(logits[s].log_softmax(1)[range(8), y].mean() for s in range(3)) / 3
     kl = 0.0
@@ -92,7 +92,7 @@ def test_fitting_the_coreset_never_reaches_the_next_prior():
         protocol.run(stream(), learner)
     a, b = idle.net.state_dict(), busy.net.state_dict()
     assert all(torch.equal(a[k], b[k]) for k in a)
-    assert not torch.equal(busy.tested[-1].head.weight, busy.net.head.weight)
+    assert not torch.equal(busy.tested_[-1]["head.weight"], busy.net.head.weight)
     x = torch.rand(4, 6, 6)
     assert not torch.equal(idle.predict(x), busy.predict(x))
 
@@ -100,7 +100,7 @@ def test_fitting_the_coreset_never_reaches_the_next_prior():
 def test_per_task_there_is_a_network_for_each_test():
     learner = make(VCLCoreset, coreset=5, coreset_fit="per_task", coreset_steps=3)
     protocol.run(stream(head="multi", train_logits="current"), learner)
-    assert sorted(learner.tested) == [0, 1, 2]
+    assert sorted(learner.tested_) == [0, 1, 2]
 
 
 def test_coreset_only_starts_every_task_from_the_first_prior():
@@ -118,7 +118,7 @@ def test_a_fit_from_the_first_prior_is_one_batch_of_all_coresets_held_by_it():
     found, net = learner.fitted([0, 1, 2]), deepcopy(learner.net)
     net.forget_prior()
     x, y, outputs = learner.memory.x, learner.memory.y, Outputs(range(6), 6)
-    optimizer = torch.optim.Adam(net.parameters(), lr=learner.config.lr, fused=True)
+    optimizer = torch.optim.Adam(net.parameters(), lr=learner.config.learning_rate, fused=True)
     for step in range(3):
         optimizer.zero_grad()
         generator = rng.fork(0, "coreset fit", 3, 0, 3, step)

@@ -11,12 +11,12 @@ from vestige.continual.learners import build
 from vestige.continual.learners.base import Info
 from vestige.continual.learners.vcl import VCL
 from vestige.continual.learners.vgr import VGR, VGRVCL
-from vestige.continual.learners.vgr_mc_dropout import VGRMCDropout
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.data.streams import split
 
-FIELDS = {"hidden": (16,), "test_samples": 5, "generator": "means", "generator_options": {"collapse": 0.0}, "lr": 1e-2}
+MEANS = {"generator": "means", "options": {"collapse": 0.0}}
+FIELDS = {"hidden": (16,), "test_samples": 5, "replay": MEANS, "learning_rate": 1e-2}
 VARIATIONAL = FIELDS | {"train_samples": 3, "fit_steps": 5}
 
 
@@ -66,7 +66,7 @@ def posterior(net):
 @pytest.mark.parametrize("name", ["vgr", "vgr_vcl"])
 def test_the_loss_is_equation_8(name):
     """In the third of three tasks of 80 rows: mean loss over real and generated rows, KL over N T = 240."""
-    learner = build(name, stream(), samples_per_class=10, **VARIATIONAL)
+    learner = build(name, stream(), **VARIATIONAL | {"replay": MEANS | {"samples_per_class": 10}})
     prior = standard(learner.net)
     for task in stream():
         learner.begin_task(task)
@@ -78,18 +78,18 @@ def test_the_loss_is_equation_8(name):
     for _ in range(3):  # away from the last posterior
         learner.observe(task.x[:10], task.y[:10])
     x, y = task.x[:30], task.y[:30]
-    seen, old = learner.place.seen, 40 * 60 // 80 - 40 * 30 // 80
+    seen, old = learner.replay_.seen_, 40 * 60 // 80 - 40 * 30 // 80
     kl = gaussian_kl(learner.net, prior)
     joins = []
-    joined = learner.joined
+    joined = learner.replay_.joined
 
     def watched(*batch):
         joins.append(joined(*batch))
         return joins[-1]
 
-    learner.joined = watched
+    learner.replay_.joined = watched
     before = {k: v.clone() for k, v in learner.net.state_dict().items()}
-    steps = learner.steps
+    steps = learner.steps_
     loss = float(learner.observe(x, y).loss)
     rows, labels = joins[0]
     assert (seen, len(labels)) == (30, 30 + old)
@@ -108,7 +108,7 @@ def test_the_prior_stays_or_moves():
         assert float(layer.prior_weight.abs().max()) == 0 == float(layer.prior_weight_log_var.abs().max())
     for layer in merged.net.layers():
         assert torch.equal(layer.prior_weight, layer.weight.detach())
-    assert (plain.n, merged.n) == (160, 160)
+    assert (plain.rows_, merged.rows_) == (160, 160)
 
 
 def test_weights_go_on_from_the_task_before():
@@ -126,7 +126,7 @@ def test_weights_go_on_from_the_task_before():
 @pytest.mark.parametrize(("name", "base"), [("vgr", "vcl"), ("vgr_mc_dropout", "mc_dropout")])
 def test_it_remembers_what_the_method_without_replay_forgets(name, base):
     fields = FIELDS | ({} if name == "vgr_mc_dropout" else {"train_samples": 3, "fit_steps": 20})
-    without = {k: v for k, v in fields.items() if not k.startswith("generator")}
+    without = {k: v for k, v in fields.items() if k != "replay"}
     options = {"l2": 0.0} if name == "vgr_mc_dropout" else {}
     ends = []
     for method, given in ((name, fields), (base, without)):
@@ -137,12 +137,12 @@ def test_it_remembers_what_the_method_without_replay_forgets(name, base):
 
 
 def test_dropout_trains_on_real_and_generated_rows_under_its_own_loss():
-    learner = build("vgr_mc_dropout", stream(), samples_per_class=10, l2=0.3, **FIELDS)
+    learner = build("vgr_mc_dropout", stream(), l2=0.3, **FIELDS | {"replay": MEANS | {"samples_per_class": 10}})
     task = trained(learner)
     before = {k: v.clone() for k, v in learner.net.state_dict().items()}
-    joined, steps = learner.joined(task.x, task.y), learner.steps
+    joined, steps = learner.replay_.joined(task.x, task.y), learner.steps_
     assert len(joined.y) == 80 + 20
-    learner.place = learner.place._replace(seen=0, dealt=0)
+    learner.replay_.seen_ = learner.replay_.drawn_ = 0
     loss = float(learner.observe(task.x, task.y).loss)
     learner.net.load_state_dict(before)
     logits = learner.net(joined.x, 1, rng.fork(0, "mask", steps + 1))[0].detach()
@@ -153,7 +153,7 @@ def test_dropout_trains_on_real_and_generated_rows_under_its_own_loss():
 
 
 def test_a_batch_beyond_the_cap_is_mixed_and_cut():
-    learner = build("vgr", stream(), samples_per_class=40, batch_cap=70, **VARIATIONAL)
+    learner = build("vgr", stream(), batch_cap=70, **VARIATIONAL | {"replay": MEANS | {"samples_per_class": 40}})
     task = trained(learner)
     sizes, mixed = [], []
     likelihood = learner.likelihood_loss
@@ -171,7 +171,7 @@ def test_a_batch_beyond_the_cap_is_mixed_and_cut():
 
 
 def test_the_loss_of_a_batch_that_was_cut_is_the_mean_over_its_parts(monkeypatch):
-    learner = build("vgr", stream(), samples_per_class=40, batch_cap=70, **VARIATIONAL)
+    learner = build("vgr", stream(), batch_cap=70, **VARIATIONAL | {"replay": MEANS | {"samples_per_class": 40}})
     task = trained(learner)
     monkeypatch.setattr(VCL, "observe", lambda self, x, y: Info(torch.tensor(float(len(y)))))
     assert float(learner.observe(task.x, task.y).loss) == pytest.approx(160 / 3)
@@ -180,6 +180,6 @@ def test_the_loss_of_a_batch_that_was_cut_is_the_mean_over_its_parts(monkeypatch
 def test_the_classes_are_what_they_say():
     assert not VGR.moves_prior
     assert VGRVCL.moves_prior
-    assert VGR.per_task and VGRMCDropout.per_task  # noqa: PT018
+    assert all(build(n, stream(), **FIELDS).replay_.per_task for n in ("vgr", "vgr_mc_dropout"))
     with pytest.raises(InputError, match="'batch_cap' of VGR"):
         build("vgr", stream(), batch_cap=0, **VARIATIONAL)

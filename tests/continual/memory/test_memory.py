@@ -109,7 +109,7 @@ class TestReservoir:
             memory.offer(rows[:, None].float(), rows % 4, i, generator=generator)
             start += n
             assert len(memory) == min(budget, start)
-            assert memory.offered == start
+            assert memory.offered_ == start
         return memory
 
     def test_every_sample_is_in_with_the_same_chance(self):
@@ -146,7 +146,7 @@ class TestReservoir:
         two.load_state_dict(one.state_dict())
         for memory in (one, two):
             memory.offer(torch.rand(9, 1), torch.zeros(9, dtype=torch.int64), 7, generator=torch.Generator())
-        assert one.offered == two.offered == 39
+        assert one.offered_ == two.offered_ == 39
         assert torch.equal(one.y, two.y)
 
     def test_a_budget_of_nothing_keeps_nothing_and_other_budgets_are_refused(self):

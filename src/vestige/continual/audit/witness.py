@@ -57,9 +57,9 @@ class Witness(Learner):
         return getattr(self.__dict__["learner"], name)
 
     @property
-    def held_back(self) -> Tensor | None:  # type: ignore[override]
+    def held_back_(self) -> Tensor | None:  # type: ignore[override]
         """The learner's own."""
-        return self.learner.held_back
+        return self.learner.held_back_
 
     @contextmanager
     def aside(self) -> Iterator[None]:

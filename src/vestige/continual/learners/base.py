@@ -1,8 +1,9 @@
 """The contract of every learner, and the few lines that all of them share.
 
-A method writes its own short `observe`; there are no hooks. State that must survive a save is a flat dict of tensors
-whose names say what they are: `net.` the model, `memory.` kept samples, `optimizer.` its moments, anything else the
-method's own.
+A method writes its own short `observe`; there are no hooks. What it must remember is declared: attributes that the
+class annotates and whose names end in `_` (tensors, dicts of them, numbers, random generators) are saved and restored
+here. `state_dict` is a flat dict of tensors whose names say what they are: `net.` the model, `memory.` kept samples,
+`optimizer.` its moments, anything else the method's own.
 
 The network, its first weights and whether its head is whole from the start or grows with the tasks are fields of every
 configuration. A head that grew gives the same training as a whole one of which only the seen outputs train: the new
@@ -14,23 +15,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional
 
-from vestige.continual.learners.outputs import Outputs as Outputs
 from vestige.continual.memory import Memory
 from vestige.continual.record import identity
-from vestige.core.checks import one_of
+from vestige.core.checks import declared, option
 from vestige.core.errors import StoreError
 from vestige.data.task import Task, TaskInfo
 from vestige.nets import INITS, NETS, Classifier, build_net
-from vestige.store import load_into
+from vestige.store import load_into, restore_tensors, to_tensors
 
-HEADS = ("fixed", "grown")
-OPTIMIZERS = ("adam", "sgd")
+PARTS = {"net": "model", "optimizer": "optimizer", "memory": "memory"}  # of a state dict, and what `bytes` calls them
 
 
 class Info(NamedTuple):
@@ -56,13 +58,84 @@ class TrainConfig:
     the latter without momentum.
     """
 
-    hidden: tuple[int, ...] = (256, 256)
-    lr: float = 1e-3
-    reset_optimizer: bool = True
-    net: str = "mlp"
-    init: str = "torch"
-    head: str = "fixed"
-    optimizer: str = "adam"
+    hidden: tuple[int, ...] = option((256, 256), low=1)
+    learning_rate: float = option(1e-3, above=0)
+    reset_optimizer: bool = option(True)
+    net: str = option("mlp", among=NETS)
+    init: str = option("torch", among=INITS)
+    head: str = option("fixed", among=("fixed", "grown"))
+    optimizer: str = option("adam", among=("adam", "sgd"))
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """The outputs that compete in a loss.
+
+    Samples of several tasks may meet in one loss. Where the stream trains over "seen" or "all" outputs they all compete
+    there; where it trains over "current" ones, a sample competes among the outputs of the task that its class last came
+    in. Row c of `by_class` says among which outputs a sample of class c competes; None: `outputs` for all of them.
+    """
+
+    outputs: tuple[int, ...]
+    n_outputs: int
+    by_class: Bool[Tensor, "k k"] | None = None
+
+    @classmethod
+    def every(cls, n_outputs: int, *, by_class: bool = False) -> Outputs:
+        """All outputs, before the first task."""
+        table = torch.ones(n_outputs, n_outputs, dtype=torch.bool) if by_class else None
+        return cls(tuple(range(n_outputs)), n_outputs, table)
+
+    def after(self, info: TaskInfo) -> Outputs:
+        """Those that compete once the task of `info` has begun."""
+        if self.by_class is None:
+            return Outputs(info.train_outputs, self.n_outputs)
+        table, row = self.by_class.clone(), torch.zeros(self.n_outputs, dtype=torch.bool)
+        row[list(info.train_outputs)] = True
+        table[list(info.outputs) if info.train_logits == "current" else slice(None)] = row
+        return Outputs(info.train_outputs, self.n_outputs, table)
+
+    @cached_property
+    def index(self) -> Int64[Tensor, " c"]:
+        """The outputs as a tensor."""
+        return torch.tensor(self.outputs)
+
+    @cached_property
+    def place(self) -> Int64[Tensor, " k"]:
+        """The place of each output among those that compete, -1 where it does not."""
+        place = torch.full((self.n_outputs,), -1, dtype=torch.int64)
+        place[self.index] = torch.arange(len(self.outputs))
+        return place
+
+    @cached_property
+    def neighbours(self) -> bool:
+        """Whether they lie side by side, so that a slice is enough."""
+        return self.outputs == tuple(range(self.outputs[0], self.outputs[-1] + 1))
+
+    def competing(
+        self, logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]
+    ) -> tuple[Float[Tensor, "n c"], Int64[Tensor, " n"]]:
+        """The logits that compete, and the place of each label among them; one outside is an error in a loss."""
+        if self.by_class is not None:
+            return logits.masked_fill(~self.by_class[y], -torch.inf), y
+        if len(self.outputs) == self.n_outputs and self.neighbours:
+            return logits, y
+        if self.neighbours:
+            first, last = self.outputs[0], self.outputs[-1]
+            return logits[:, first : last + 1], y - first
+        return logits[:, self.index], self.place[y]
+
+    def losses(self, logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """The cross-entropy of each sample."""
+        return functional.cross_entropy(*self.competing(logits, y), reduction="none")
+
+    def loss(
+        self, logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"], weights: Float[Tensor, " n"] | None = None
+    ) -> Float[Tensor, ""]:
+        """Mean over samples of weight times cross-entropy. The sum of the weights is not divided by."""
+        if weights is None:
+            return functional.cross_entropy(*self.competing(logits, y))
+        return (weights * self.losses(logits, y)).mean()
 
 
 def padded(value: Tensor, shape: Sequence[int]) -> Tensor:
@@ -85,35 +158,39 @@ class Learner(ABC):
     probabilities: ClassVar[bool] = True
     # Whether `state_dict` is all that the learner is, so that a run may go on from it in another process.
     resumable: ClassVar[bool] = True
-    # Rows of the task under way that `begin_task` keeps out of training, such as a coreset; None: all are trained on.
-    held_back: Int64[Tensor, " m"] | None = None
 
     net: Classifier
-    config: TrainConfig
+    config: TrainConfig  # a child that has settings of its own annotates it with their class
+    outputs_: Outputs
+    # Rows of the task under way that `begin_task` keeps out of training, such as a coreset; None: all are trained on.
+    held_back_: Int64[Tensor, " m"] | None = None
 
     def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
         self.spec, self.config, self.seed = spec, config or self.default_config(), seed
-        for name, options in (("net", NETS), ("init", INITS), ("head", HEADS), ("optimizer", OPTIMIZERS)):
-            one_of(getattr(self.config, name), options, name, type(self).__name__)
+        declared(self.config, type(self).__name__)
+        self.outputs_ = Outputs.every(spec.n_outputs)
         self.memory: Memory | None = None
         self.optimizer: torch.optim.Optimizer | None = None
 
     @classmethod
     def default_config(cls) -> TrainConfig:
-        """The configuration of a learner that was given none."""
-        return TrainConfig()
+        """The configuration of a learner that was given none: the defaults of the class that annotates `config`."""
+        made: TrainConfig = get_type_hints(cls)["config"]()
+        return made
 
-    @abstractmethod
     def begin_task(self, task: Task) -> None:
-        """A task begins; its data may be looked at while it lasts."""
+        """A task begins, whose data may be looked at while it lasts: its outputs compete, its optimiser is fresh."""
+        self.outputs_ = self.outputs_.after(task.info)
+        self.grow_head(task.info)
+        if self.optimizer is None or self.config.reset_optimizer:
+            self.optimizer = self.fresh_optimizer()
 
     @abstractmethod
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """Learn from one batch."""
 
-    @abstractmethod
-    def end_task(self, task: Task) -> None:
-        """The task ends; this is the last look at its data."""
+    def end_task(self, task: Task) -> None:  # noqa: B027 - not every method has something to do
+        """The task ends; this is the last look at its data. Nothing is kept, unless a method does."""
 
     @torch.no_grad()
     def predict(self, x: Float[Tensor, "n *shape"], task: TaskInfo | None = None) -> Float[Tensor, "n k"]:
@@ -122,6 +199,17 @@ class Learner(ABC):
         self.net.eval()
         try:
             return self.net(x)
+        finally:
+            self.net.train(training)
+
+    @torch.no_grad()
+    def answer_of(self, weights: dict[str, Tensor], x: Float[Tensor, "n *shape"]) -> Float[Tensor, "n k"]:
+        """What the network said when its state was `weights`, as in testing."""
+        training = self.net.training
+        self.net.eval()
+        try:
+            logits: Tensor = functional_call(self.net, weights, (x,))
+            return logits
         finally:
             self.net.train(training)
 
@@ -156,7 +244,7 @@ class Learner(ABC):
     def fresh_optimizer(self) -> torch.optim.Optimizer:
         """Over the whole network; fused, which does the same sums in one pass over the weights."""
         kind = torch.optim.SGD if self.config.optimizer == "sgd" else torch.optim.Adam
-        return kind(self.net.parameters(), lr=self.config.lr, fused=True)
+        return kind(self.net.parameters(), lr=self.config.learning_rate, fused=True)
 
     def step(self, loss: Float[Tensor, ""]) -> Info:
         """One optimiser step down `loss`."""
@@ -175,12 +263,12 @@ class Learner(ABC):
         return identity(type(self), self.net.named_parameters())
 
     def method_state(self) -> dict[str, Tensor]:
-        """What the method itself must remember (importances, anchors, generator states); none by default."""
-        return {}
+        """What the method itself has learnt, as its annotations declare it."""
+        return to_tensors(self)
 
     def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse of `method_state`; the base takes only none."""
-        load_into({}, state, type(self).__name__)
+        """The inverse of `method_state`."""
+        restore_tensors(self, state)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that is needed to go on, as flat tensors."""
@@ -198,10 +286,10 @@ class Learner(ABC):
         owner, device = type(self).__name__, torch.get_default_device()
         parts: dict[str, dict[str, Tensor]] = {"net": {}, "memory": {}, "optimizer": {}, "": {}}
         for key, value in state.items():
-            room, _, rest = key.partition(".")
+            part, _, rest = key.partition(".")
             # What is held in float64 is held on the CPU, for not every device has it.
             moved = value.cpu() if value.dtype == torch.float64 else value.to(device)
-            parts[room if room in parts else ""][rest if room in parts else key] = moved
+            parts[part if part in PARTS else ""][rest if part in PARTS else key] = moved.clone()
         self._check_net(parts["net"], owner)
         if parts["memory"] and self.memory is None:
             raise StoreError(f"The stored {owner} has a memory; this one has none.")
@@ -217,7 +305,7 @@ class Learner(ABC):
             moments: dict[int, dict[str, Tensor]] = {}
             for key, value in parts["optimizer"].items():
                 i, _, name = key.partition(".")
-                moments.setdefault(int(i), {})[name] = value.clone()
+                moments.setdefault(int(i), {})[name] = value
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
@@ -232,9 +320,9 @@ class Learner(ABC):
             raise StoreError(f"The stored {owner} answers for outputs {outputs}; there are {self.spec.n_outputs}.")
 
     def bytes(self) -> dict[str, int]:
-        """What is held, in bytes: the model, the optimiser, the memory, and the method's own state."""
-        held = dict.fromkeys(("model", "optimizer", "memory", "method"), 0)
-        rooms = {"net": "model", "optimizer": "optimizer", "memory": "memory"}
+        """What is held in tensors, in bytes: the model, the optimiser, the memory, and the method's own state."""
+        held = dict.fromkeys((*PARTS.values(), "method"), 0)
         for key, value in self.state_dict().items():
-            held[rooms.get(key.partition(".")[0], "method")] += value.numel() * value.element_size()
+            if key.rpartition(".")[2] != "json":  # counters and names
+                held[PARTS.get(key.partition(".")[0], "method")] += value.numel() * value.element_size()
         return held

@@ -18,40 +18,32 @@ learnt anew, from its newest data. The paper's WGAN-GP is one of the generators;
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
-from torch.nn import functional
 
-from vestige.continual.learners.base import Outputs, Spec
-from vestige.continual.learners.generated import GeneratedConfig, Generating, Samples
-from vestige.continual.learners.vanilla import Vanilla
+from vestige.continual.learners.base import Info, Learner, Spec, TrainConfig
+from vestige.continual.learners.generative_replay import GeneratedReplay, GeneratorReplay, ReplayBatch
 from vestige.core import rng
-from vestige.core.checks import number, one_of, refuse
+from vestige.core.checks import option, refuse
 from vestige.data.task import Task
-from vestige.nets import Classifier
+from vestige.generators import Generator
 
-LABELS = ("condition", "solver")
-CONDITIONS = ("class", "task")
+Label = Callable[[Tensor, Sequence[int]], Tensor | None]
 
 
 @dataclass(frozen=True)
-class DGRConfig(GeneratedConfig):
+class DGRConfig(TrainConfig):
     """Who labels what is replayed, what the generator is conditional on, and r of Eq. 1."""
 
-    generator: str = "vae"
-    labels: str = "solver"
-    condition: str = "class"
-    share: float | None = None
-
-
-def cross_entropies(outputs: Outputs, logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """Of each row, over `outputs` alone."""
-    return functional.cross_entropy(logits[:, outputs.index], outputs.place[y], reduction="none")
+    replay: GeneratedReplay = GeneratedReplay("vae")  # noqa: RUF009 - it is frozen
+    labels: str = option("solver", among=("condition", "solver"))
+    condition: str = option("class", among=("class", "task"))
+    share: float | None = option(None, low=0, high=1)
 
 
 def mixed(
@@ -62,107 +54,112 @@ def mixed(
     return r * new.mean() + (1 - r) * (weights * old).mean()
 
 
-class DGR(Generating, Vanilla):
+class ConditionalReplay(GeneratorReplay):
+    """One generator of classes, or of tasks whose classes it is left to share out.
+
+    `label` says which class a sample is of; where it does not know, the condition is the class.
+    """
+
+    outputs_of_: dict[int, tuple[int, ...]]  # by task, where that is the condition
+
+    def __init__(self, config: DGRConfig, spec: Spec, label: Label, *, owner: str, seed: int) -> None:
+        super().__init__(config.replay, spec, owner=owner, seed=seed)
+        self.by_class, self.label, self.outputs_of_ = config.condition == "class", label, {}
+
+    @property
+    def generator(self) -> Generator | None:
+        """The one that learns all tasks, once it has learnt one."""
+        return self.generators.get(0)
+
+    def conditions(self, task: Task) -> Int64[Tensor, " n"]:
+        """Under what the generator learns each row of a task."""
+        return task.y if self.by_class else torch.full_like(task.y, task.info.index)
+
+    def teach(self, task: Task, given: Mapping[int, Tensor] | None = None) -> None:
+        """And the classes behind the task, where that is the condition."""
+        if not self.by_class and len(task.y):
+            self.outputs_of_[task.info.index] = task.info.outputs
+        super().teach(task, given)
+
+    def replayed(self) -> list[int]:
+        """The classes behind each condition that the generator knows."""
+        if self.by_class:
+            return super().replayed()
+        return [c for _, outputs in sorted(self.outputs_of_.items()) for c in outputs]
+
+    def asked(self, each: int) -> Int64[Tensor, " m"]:
+        """The conditions of `each` samples for every class that is replayed."""
+        assert self.generator is not None
+        known = torch.tensor(self.generator.known_)
+        classes = [len(self.outputs_of_.get(c, (c,))) for c in known.tolist()]
+        return known.repeat_interleave(each * torch.tensor(classes))
+
+    def draw(self, each: int, *names: str | int) -> ReplayBatch:
+        """`each` samples for every class that is replayed, in order of conditions, under their labels."""
+        if self.generator is None:
+            return super().draw(each, *names)
+        conditions = self.asked(each)
+        x = self.generator.sample_each(conditions, seed=rng.child_seed(self.seed, "replay", *names))
+        y = self.label(x, sorted(set(self.replayed())))
+        return ReplayBatch(x, conditions if y is None else y)
+
+
+class DGR(Learner):
     """Generated samples of earlier tasks beside the data of the current one."""
 
+    replay_class: ClassVar[type[ConditionalReplay]] = ConditionalReplay
     config: DGRConfig
+    replay_: ConditionalReplay
+    elder_: dict[str, Tensor]  # the solver of before the task; empty where it labels nothing
 
     def __init__(self, spec: Spec, config: DGRConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        owner, c = type(self).__name__, self.config
-        one_of(c.labels, LABELS, "labels", owner)
-        one_of(c.condition, CONDITIONS, "condition", owner)
-        if c.condition == "task" and c.labels == "condition":
-            refuse("labels", owner, "'solver' where the generator is told the task alone", "'condition'")
-        if c.share is not None:
-            number(c.share, "share", owner, low=0, high=1)
-        self.elder: Classifier | None = None  # the solver of before the task
-        self.outputs_of: dict[int, tuple[int, ...]] = {}  # by task, where that is the condition
-
-    @classmethod
-    def default_config(cls) -> DGRConfig:
-        """A gated VAE, and labels by the solver."""
-        return DGRConfig()
+        if self.config.condition == "task" and self.config.labels == "condition":
+            must = "'solver' where the generator is told the task alone"
+            refuse("labels", type(self).__name__, must, "'condition'")
+        self.net = self.fresh_net()
+        self.replay_ = self.replay_class(self.config, spec, self.named, owner=type(self).__name__, seed=seed)
+        self.elder_ = {}
 
     def begin_task(self, task: Task) -> None:
         """The solver so far is put aside, to label what is replayed."""
         super().begin_task(task)
         if self.config.condition == "task" and task.info.index >= self.spec.n_outputs:
             refuse("condition", type(self).__name__, f"'class' from task {self.spec.n_outputs} on", "'task'")
-        self.elder = copy.deepcopy(self.net) if self.taught and self.config.labels == "solver" else None
+        self.outputs_ = self.replay_.begin_task(task.info, self.outputs_)
+        labels = self.config.labels == "solver" and self.replay_.generator is not None
+        self.elder_ = {name: value.clone() for name, value in self.net.state_dict().items()} if labels else {}
+
+    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """One step."""
+        return self.step(self.loss(x, y))
 
     def loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
         """Eq. 1 for a batch and its share of the replay."""
-        old, weights = self.weighed(len(y))
+        old, weights = self.replay_.beside(len(y))
         if len(old.y) == 0:
-            return super().loss(x, y)
+            return self.outputs_.loss(self.net(x), y)
         logits = self.net(torch.cat([x, old.x.to(x)]))
-        each = cross_entropies(self.outputs, logits, torch.cat([y, old.y]))
+        each = self.outputs_.losses(logits, torch.cat([y, old.y]))
         return mixed(each[: len(y)], each[len(y) :], weights.to(each), self.config.share)
-
-    def weighed(self, n: int) -> tuple[Samples, Float[Tensor, " m"]]:
-        """What joins a batch of `n` rows, and its weights: here one each."""
-        old = self.beside(n)
-        return old, torch.ones(len(old.y))
 
     def end_task(self, task: Task) -> None:
         """The generator learns the task; the solver of before it has done its work."""
-        super().end_task(task)
-        self.elder = None
+        self.replay_.teach(task)
+        self.elder_ = {}
 
-    def teach(self, task: Task, replay: Mapping[int, Tensor] | None = None) -> None:
-        """The task's data under its conditions."""
-        if self.config.condition == "task" and len(task.y):
-            self.outputs_of[task.info.index] = task.info.outputs
-        super().teach(Task(task.info, task.x, self.conditions(task), task.val_x, task.val_y), replay)
+    def named(self, x: Float[Tensor, "m *shape"], among: Sequence[int]) -> Int64[Tensor, " m"] | None:
+        """What the solver of before takes `x` for, among some classes; None where there is none."""
+        if not self.elder_:
+            return None
+        outputs = torch.tensor(among)
+        parts = x.to(self.net.head.weight.dtype).split(self.net.rows_at_once)
+        return outputs[torch.cat([self.answer_of(self.elder_, part)[:, outputs] for part in parts]).argmax(1)]
 
-    def conditions(self, task: Task) -> Int64[Tensor, " n"]:
-        """Under what the generator learns each row of a task."""
-        return task.y if self.config.condition == "class" else torch.full_like(task.y, task.info.index)
+    def describe(self) -> dict[str, Any]:
+        """With every field of the generator."""
+        return super().describe() | self.replay_.described()
 
-    def replayed(self) -> list[int]:
-        """The classes behind each condition that the generator knows."""
-        if self.config.condition == "class":
-            return super().replayed()
-        return [c for _, outputs in sorted(self.outputs_of.items()) for c in outputs]
-
-    def draw(self, each: int, *names: str | int) -> Samples:
-        """`each` samples for every class that is replayed, in order of conditions, under their labels."""
-        if not self.taught:
-            return super().draw(each, *names)
-        generator = self.taught[0].generator
-        conditions = self.asked(each)
-        x = generator.sample_each(conditions, seed=rng.child_seed(self.seed, "replay", *names))
-        return Samples(x, conditions if self.elder is None else self.named(x, sorted(set(self.replayed()))))
-
-    def asked(self, each: int) -> Int64[Tensor, " m"]:
-        """The conditions of `each` samples for every class that is replayed."""
-        known = torch.tensor(self.taught[0].generator.known_)
-        classes = [len(self.outputs_of.get(c, (c,))) for c in known.tolist()]
-        return known.repeat_interleave(each * torch.tensor(classes))
-
-    @torch.no_grad()
-    def named(self, x: Float[Tensor, "m *shape"], among: Sequence[int]) -> Int64[Tensor, " m"]:
-        """What the solver of before takes `x` for, among some classes."""
-        assert self.elder is not None
-        elder, outputs = self.elder.eval(), torch.tensor(among)
-        parts = x.to(elder.head.weight.dtype).split(elder.rows_at_once)
-        return outputs[torch.cat([elder(part)[:, outputs] for part in parts]).argmax(1)]
-
-    def method_state(self) -> dict[str, Tensor]:
-        """And the solver of before, and the classes of each task."""
-        state = super().method_state()
-        if self.elder is not None:
-            state |= {f"elder.{key}": value for key, value in self.elder.state_dict().items()}
-        return state | {f"outputs_of.{task}": torch.tensor(found) for task, found in self.outputs_of.items()}
-
-    def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse."""
-        own = ("elder.", "outputs_of.")
-        super().load_method_state({k: v for k, v in state.items() if not k.startswith(own)})
-        elder = {k.removeprefix("elder."): v for k, v in state.items() if k.startswith("elder.")}
-        self.elder = copy.deepcopy(self.net) if elder else None
-        if self.elder is not None:
-            self.elder.load_state_dict(elder)
-        found = {k.removeprefix("outputs_of."): v for k, v in state.items() if k.startswith("outputs_of.")}
-        self.outputs_of = {int(task): tuple(outputs.tolist()) for task, outputs in found.items()}
+    def bytes(self) -> dict[str, int]:
+        """And of the method's state what the generator holds."""
+        return self.replay_.counted(super().bytes())

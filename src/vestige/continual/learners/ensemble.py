@@ -18,16 +18,19 @@ from torch import Tensor
 
 from vestige.continual.learners.base import Info, Spec, TrainConfig
 from vestige.continual.learners.posterior import Posterior
-from vestige.core.checks import refuse, whole
+from vestige.core.checks import option, refuse
 from vestige.data.task import TaskInfo
 from vestige.nets.ensembles import EnsembleMLP
 
 
 @dataclass(frozen=True)
 class EnsembleConfig(TrainConfig):
-    """How many networks."""
+    """How many networks; they are its own, so that there is no other choice of them."""
 
-    members: int = 5
+    net: str = option("mlp", among=("mlp",))
+    init: str = option("torch", among=("torch",))
+    head: str = option("fixed", among=("fixed",))
+    members: int = option(5, low=2)
 
 
 class Ensemble(Posterior):
@@ -38,17 +41,8 @@ class Ensemble(Posterior):
 
     def __init__(self, spec: Spec, config: EnsembleConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        owner, c = type(self).__name__, self.config
-        whole(c.members, "members", owner, low=2)
-        for name, only in (("net", "mlp"), ("init", "torch"), ("head", "fixed")):
-            if getattr(c, name) != only:
-                refuse(name, owner, f"'{only}': its network is its own", repr(getattr(c, name)))
+        c = self.config
         self.net = EnsembleMLP(spec.input_shape, c.hidden, spec.n_outputs, members=c.members, seed=seed)
-
-    @classmethod
-    def default_config(cls) -> EnsembleConfig:
-        """Five members."""
-        return EnsembleConfig()
 
     @property
     def test_samples(self) -> int:
@@ -58,7 +52,7 @@ class Ensemble(Posterior):
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step of every member down its own loss; what is told is their mean."""
         members = self.config.members
-        mean = self.outputs.loss(self.net(x).flatten(0, 1), y.repeat(members))
+        mean = self.outputs_.loss(self.net(x).flatten(0, 1), y.repeat(members))
         return Info(self.step(mean * members).loss / members)
 
     def draws(

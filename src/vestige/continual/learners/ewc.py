@@ -11,7 +11,8 @@ the penalty that follows from Bayes' rule, in which older tasks are not counted 
 
 The Fisher is `fisher_empirical` by default: exact, per sample, at the observed labels, over the outputs that trained.
 The other two (`fisher="true"`, `"batch"`) are options under their own names; they differ by orders of magnitude.
-`half=False` leaves the 1/2 out, and `normalise` scales each task's Fisher to [0, 1] before it is added, as RWalk does.
+`half_penalty=False` leaves the 1/2 out, and `normalise` scales each task's Fisher to [0, 1] before it is added, as
+RWalk does.
 """
 
 from __future__ import annotations
@@ -22,48 +23,35 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige.continual.learners.base import Info, Outputs, Spec, TrainConfig
-from vestige.continual.learners.pull import (
-    NORMALISE,
-    Named,
-    add_pull,
-    copied,
-    fitted,
-    prefixed,
-    pull_value,
-    scaled,
-    stripped,
-    zeros,
-)
-from vestige.continual.learners.vanilla import Vanilla
+from vestige.continual.learners.base import Spec
+from vestige.continual.learners.penalty import NORMALISE, Named, Penalised, copied, scaled, zeros
+from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
 from vestige.core import rng
-from vestige.core.checks import number, one_of, whole
+from vestige.core.checks import option, refuse
 from vestige.data.task import Task
 from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
 
-FISHERS = ("empirical", "true", "batch")
-
 
 @dataclass(frozen=True)
-class EWCConfig(TrainConfig):
-    """`lam` weighs the pull; `fisher` says which Fisher.
+class EWCConfig(VanillaConfig):
+    """`lam` weighs the penalty; `fisher` says which Fisher.
 
     `fisher_batch_size` bounds memory and changes nothing (None: what the network takes at once), except for "batch",
     which is defined by it and needs a number. `fisher_samples` of the task, drawn by the seed, stand for all (None: all
     of them).
     """
 
-    lam: float = 100.0
-    half: bool = True
-    fisher: str = "empirical"
-    fisher_batch_size: int | None = None
-    fisher_samples: int | None = None
-    normalise: str = "none"
+    lam: float = option(100.0, low=0)
+    half_penalty: bool = option(True)
+    fisher: str = option("empirical", among=("empirical", "true", "batch"))
+    fisher_batch_size: int | None = option(None, low=1)
+    fisher_samples: int | None = option(None, low=1)
+    normalise: str = option("none", among=NORMALISE)
 
 
 def task_fisher(learner: Vanilla, task: Task, kind: str, batch_size: int | None, samples: int | None = None) -> Named:
     """The Fisher of the task, or of `samples` of it, at the weights of now, over the outputs that the task trains."""
-    net, outputs, rows = learner.net, learner.outputs, batch_size or learner.net.rows_at_once
+    net, outputs, rows = learner.net, learner.outputs_, batch_size or learner.net.rows_at_once
     task_x, task_y = task.x, task.y
     if samples is not None and samples < len(task_y):
         generator = rng.fork(learner.seed, "fisher", task.info.index)
@@ -84,43 +72,20 @@ def task_fisher(learner: Vanilla, task: Task, kind: str, batch_size: int | None,
     return mean
 
 
-class EWC(Vanilla):
+class EWC(Penalised):
     """Every past task pulls the weights back to where it left them, each weight by its Fisher."""
 
     config: EWCConfig
 
     def __init__(self, spec: Spec, config: EWCConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        number(self.config.lam, "lam", type(self).__name__, low=0)
-        one_of(self.config.fisher, FISHERS, "fisher", type(self).__name__)
-        one_of(self.config.normalise, NORMALISE, "normalise", type(self).__name__)
-        if self.config.fisher_batch_size is not None or self.config.fisher == "batch":
-            whole(self.config.fisher_batch_size, "fisher_batch_size", type(self).__name__, low=1)
-        if self.config.fisher_samples is not None:
-            whole(self.config.fisher_samples, "fisher_samples", type(self).__name__, low=1)
-        self.strength = self.config.lam / 2 if self.config.half else self.config.lam
-        self.weight: Named = {}  # A, empty before the first task has ended
-        self.anchor: Named = {}  # B / A
+        if self.config.fisher == "batch" and self.config.fisher_batch_size is None:
+            refuse("fisher_batch_size", type(self).__name__, "a whole number where 'fisher' is 'batch'", None)
 
-    @classmethod
-    def default_config(cls) -> EWCConfig:
-        """lam 100, the exact empirical Fisher."""
-        return EWCConfig()
-
-    def begin_task(self, task: Task) -> None:
-        """Nothing pulls at outputs that are new."""
-        super().begin_task(task)
-        self.weight, self.anchor = fitted(self.weight, self.net), fitted(self.anchor, self.net)
-
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
-        """One step down the task's loss and the pull."""
-        assert self.optimizer is not None, "begin_task makes the optimiser"
-        self.optimizer.zero_grad()
-        loss = self.loss(x, y)
-        loss.backward()
-        add_pull(self.net, self.weight, self.anchor, self.strength)
-        self.optimizer.step()
-        return Info(loss.detach())
+    @property
+    def strength(self) -> float:
+        """lam / 2, or lam."""
+        return self.config.lam / 2 if self.config.half_penalty else self.config.lam
 
     def fisher_of(self, task: Task) -> Named:
         """The Fisher of the task that is ending, at the weights of now, scaled as asked for."""
@@ -130,34 +95,26 @@ class EWC(Vanilla):
 
     def end_task(self, task: Task) -> None:
         """Add this task's quadratic to those before it."""
+        super().end_task(task)
+        self.consolidate(task)
+
+    def consolidate(self, task: Task) -> None:
+        """The sum of all quadratics: its weight is A, its anchor B / A."""
         fisher, here = self.fisher_of(task), copied(self.net)
-        if not self.weight:
-            self.weight, self.anchor = fisher, here
+        if not self.weight_:
+            self.weight_, self.anchor_ = fisher, here
             return
         for name, new in fisher.items():
-            total = self.weight[name] + new
-            pulled = self.weight[name] * self.anchor[name] + new * here[name]
-            self.anchor[name] = torch.where(total > 0, pulled / total, here[name])
-            self.weight[name] = total
-
-    def penalty(self) -> float:
-        """The pull at this moment, up to the constant that does not depend on the weights."""
-        return self.strength * pull_value(self.net, self.weight, self.anchor)
-
-    def method_state(self) -> dict[str, Tensor]:
-        """The quadratic."""
-        return super().method_state() | prefixed("weight", self.weight) | prefixed("anchor", self.anchor)
-
-    def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse."""
-        self.outputs = Outputs(state["outputs"].tolist(), self.spec.n_outputs)
-        self.weight, self.anchor = stripped("weight", state), stripped("anchor", state)
+            total = self.weight_[name] + new
+            pulled = self.weight_[name] * self.anchor_[name] + new * here[name]
+            self.anchor_[name] = torch.where(total > 0, pulled / total, here[name])
+            self.weight_[name] = total
 
 
 class EWCHuszar(EWC):
     """One anchor, the latest weights, under the sum of all Fishers."""
 
-    def end_task(self, task: Task) -> None:
+    def consolidate(self, task: Task) -> None:
         """Add the Fisher, move the anchor."""
-        self.weight = {name: value + self.weight.get(name, 0) for name, value in self.fisher_of(task).items()}
-        self.anchor = copied(self.net)
+        self.weight_ = {name: value + self.weight_.get(name, 0) for name, value in self.fisher_of(task).items()}
+        self.anchor_ = copied(self.net)

@@ -25,20 +25,21 @@ from jaxtyping import Float, Float64, Int64
 from scipy.optimize import nnls
 from torch import Tensor
 
-from vestige.continual.learners.base import Info, Spec
-from vestige.continual.learners.pull import trained
-from vestige.continual.learners.remember import MemoryConfig, Remembering
-from vestige.core.checks import number, one_of
+from vestige.continual.learners.base import Info, Learner, Outputs, Spec, TrainConfig
+from vestige.continual.learners.penalty import trained
+from vestige.continual.memory import ExemplarMemory, Exemplars
+from vestige.core.checks import option
+from vestige.data.task import Task
 
 
 @dataclass(frozen=True)
-class GEMConfig(MemoryConfig):
+class GEMConfig(TrainConfig):
     """`margin` bounds the dual from below; `ridge` keeps it well posed."""
 
-    sampler: str = "uniform"
-    margin: float = 0.5
-    ridge: float = 1e-3
-    ridge_scale: str = "absolute"
+    memory: Exemplars = Exemplars(sampler="uniform")  # noqa: RUF009 - it is frozen
+    margin: float = option(0.5, low=0)
+    ridge: float = option(1e-3, above=0)
+    ridge_scale: str = option("absolute", among=("absolute", "relative"))
 
 
 def dual(
@@ -69,21 +70,22 @@ def projected(
     return gradient + dual(gram, against, margin=margin, ridge=ridge * scale).to(past) @ past
 
 
-class GEM(Remembering):
+class GEM(Learner):
     """One step a batch, along the nearest direction that no past task objects to."""
 
     config: GEMConfig
+    memory: ExemplarMemory
 
     def __init__(self, spec: Spec, config: GEMConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        number(self.config.margin, "margin", "GEM", low=0)
-        number(self.config.ridge, "ridge", "GEM", low=0, open_low=True)
-        one_of(self.config.ridge_scale, ("absolute", "relative"), "ridge_scale", "GEM")
+        self.net = self.fresh_net()
+        self.memory = ExemplarMemory(self.config.memory, owner="GEM", seed=seed)
+        self.outputs_ = Outputs.every(spec.n_outputs, by_class=True)
 
-    @classmethod
-    def default_config(cls) -> GEMConfig:
-        """Margin 0.5, ridge 1e-3."""
-        return GEMConfig()
+    def begin_task(self, task: Task) -> None:
+        """The outputs and the optimiser of the task."""
+        super().begin_task(task)
+        self.memory.begin_task(task)
 
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step along the projected gradient."""
@@ -99,8 +101,16 @@ class GEM(Remembering):
         for p, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
             p.grad = part.view_as(p)
         self.optimizer.step()
-        self.offer(x, y)
+        self.memory.pass_by(x, y)
         return Info(loss.detach())
+
+    def end_task(self, task: Task) -> None:
+        """Fill the memory."""
+        self.memory.remember(task, self.net, self.outputs_.outputs)
+
+    def loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
+        """Cross-entropy, each sample among the outputs of its own task where the stream trains those alone."""
+        return self.outputs_.loss(self.net(x), y)
 
     def past_gradients(self) -> Float[Tensor, "t p"]:
         """A row for each past task: the gradient of the loss on its samples."""

@@ -9,7 +9,7 @@ the class whose exemplars' mean is nearest in features (Alg. 1). Features have u
 
 `ICaRLHB1` ("hybrid 1") learns the same way and classifies by the network's outputs.
 
-- Exemplars join as `replay` says; "mixed" is the paper's.
+- Exemplars join as `replay` of the memory says; "mixed" is the paper's.
 - Sigmoids do not compete, so the stream's `train_logits` has no say here: the outputs of the task and of those before
   it train, and no others.
 - The loss is a sum over outputs and a mean over samples. Means are taken over the exemplars as they are, without
@@ -19,7 +19,6 @@ the class whose exemplars' mean is nearest in features (Alg. 1). Features have u
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
@@ -28,20 +27,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from vestige.continual.learners.base import Spec
-from vestige.continual.learners.pull import prefixed, stripped
-from vestige.continual.learners.remember import features_of
-from vestige.continual.learners.replay import Rehearsal, ReplayConfig
-from vestige.continual.memory import unit_length
+from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
+from vestige.continual.memory import Rehearsal, RehearsalMemory, unit_length
+from vestige.continual.memory.rehearsal import features_of
 from vestige.data.task import Task, TaskInfo
-from vestige.nets import Classifier
 
 
 @dataclass(frozen=True)
-class ICaRLConfig(ReplayConfig):
+class ICaRLConfig(VanillaConfig):
     """Herding on features of unit length; exemplars mixed with the data."""
 
-    sampler: str = "herding"
-    replay: str = "mixed"
+    memory: Rehearsal = Rehearsal(sampler="herding", replay="mixed")  # noqa: RUF009 - it is frozen
 
 
 def icarl_losses(
@@ -66,52 +62,36 @@ def class_means(features: Float[Tensor, "n f"], y: Int64[Tensor, " n"], k: int) 
     return unit_length(sums)  # a mean has the direction of its sum
 
 
-class ICaRLHB1(Rehearsal):
+class ICaRLHB1(Vanilla):
     """iCaRL's training under the network's own classifier."""
 
     probabilities = False  # a sigmoid for each output here, distances in iCaRL
     config: ICaRLConfig
+    memory: RehearsalMemory
+    current_: Bool[Tensor, " k"]
+    older_: Bool[Tensor, " k"]
+    old_: dict[str, Tensor]  # the network as it was when the task began; empty in the first task
 
     def __init__(self, spec: Spec, config: ICaRLConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        self.current = torch.zeros(spec.n_outputs, dtype=torch.bool)
-        self.older = torch.zeros(spec.n_outputs, dtype=torch.bool)
-        self.old: Classifier | None = None
-
-    @classmethod
-    def default_config(cls) -> ICaRLConfig:
-        """Ten exemplars a class."""
-        return ICaRLConfig()
+        self.current_ = torch.zeros(spec.n_outputs, dtype=torch.bool)
+        self.older_, self.old_ = self.current_.clone(), {}
 
     def begin_task(self, task: Task) -> None:
         """Freeze a copy of the network; outputs that are not the task's but trained before are distilled."""
         super().begin_task(task)
-        trained = self.current | self.older
-        self.old = copy.deepcopy(self.net).eval().requires_grad_(False) if trained.any() else None
-        self.current = torch.zeros_like(trained)
-        self.current[list(task.info.outputs)] = True
-        self.older = trained & ~self.current
+        trained = self.current_ | self.older_
+        self.old_ = {name: value.clone() for name, value in self.net.state_dict().items()} if trained.any() else {}
+        self.current_ = torch.zeros_like(trained)
+        self.current_[list(task.info.outputs)] = True
+        self.older_ = trained & ~self.current_
 
     def loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
         """Classification and distillation."""
-        x, y, weights = self.with_memory(x, y)
-        old_logits = None if self.old is None else self.old(x)
-        losses = icarl_losses(self.net(x), y, old_logits, self.current, self.older)
+        x, y, weights = self.memory.joined(x, y)
+        old_logits = self.answer_of(self.old_, x) if self.old_ else None
+        losses = icarl_losses(self.net(x), y, old_logits, self.current_, self.older_)
         return losses.mean() if weights is None else (weights * losses).mean()
-
-    def method_state(self) -> dict[str, Tensor]:
-        """And the frozen copy, with the outputs that it answers for."""
-        old = {} if self.old is None else prefixed("old", self.old.state_dict())
-        return super().method_state() | {"current": self.current, "older": self.older} | old
-
-    def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse."""
-        super().load_method_state(state)
-        self.current, self.older = state["current"].clone(), state["older"].clone()
-        weights = stripped("old", state)
-        self.old = copy.deepcopy(self.net).eval().requires_grad_(False) if weights else None
-        if self.old is not None:
-            self.old.load_state_dict(weights)
 
 
 class ICaRL(ICaRLHB1):

@@ -24,19 +24,27 @@ class Joint(Learner):
     """A fresh network on the union of all tasks so far."""
 
     oracle: ClassVar[bool] = True
+    memory: Memory
+    allowed_: Bool[Tensor, "t k"]  # by task: the outputs that compete
+    order_: Int64[Tensor, " m"]
+    generator_: torch.Generator
+    n_: int
+    epoch_: int
+    seen_: int
+    drawn_: int
 
     def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
         self.net = self.fresh_net()
-        self.memory: Memory = Memory(budget=None)
-        self.allowed: Bool[Tensor, "t k"] = torch.empty(0, spec.n_outputs, dtype=torch.bool)
+        self.memory = Memory(budget=None)
+        self.allowed_ = torch.empty(0, spec.n_outputs, dtype=torch.bool)
         self._start_epoch(0, 0)
 
     def begin_task(self, task: Task) -> None:
         """Start anew: same initial weights, all outputs that the stream lets this task train on."""
         held = self.net.outputs
         self.net, self.optimizer = self.fresh_net(), None
-        self.allowed = self._outputs_by_task(task.info)
+        self.allowed_ = self._outputs_by_task(task.info)
         if held is not None:  # a head that grows: the outputs of the tasks before, as they began
             self.net.grow(held.tolist(), self.whole_net())
         self.grow_head(task.info)
@@ -48,48 +56,33 @@ class Joint(Learner):
         rows = torch.zeros(info.index + 1, self.spec.n_outputs, dtype=torch.bool)
         rows[:, list(info.train_outputs)] = True
         if info.train_logits == "current":
-            rows[:-1] = self.allowed[: info.index]
+            rows[:-1] = self.allowed_[: info.index]
         return rows
 
     def _start_epoch(self, n: int, epoch: int) -> None:
-        self.n, self.epoch, self.seen, self.drawn = n, epoch, 0, 0
+        self.n_, self.epoch_, self.seen_, self.drawn_ = n, epoch, 0, 0
         g = rng.fork(self.seed, "joint", len(self.memory), epoch)
-        self.order = torch.randperm(len(self.memory), generator=g)
-        self.generator = g
+        self.order_ = torch.randperm(len(self.memory), generator=g)
+        self.generator_ = g
 
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """Steps over this batch and its share of the old samples, mixed."""
-        if self.seen >= self.n:
-            self._start_epoch(self.n, self.epoch + 1)
-        self.seen += len(y)
-        until = min(len(self.memory), round(len(self.memory) * self.seen / self.n))
-        old, self.drawn = self.order[self.drawn : until], until
-        task = torch.full((len(y),), len(self.allowed) - 1, dtype=torch.int64)
+        if self.seen_ >= self.n_:
+            self._start_epoch(self.n_, self.epoch_ + 1)
+        self.seen_ += len(y)
+        until = min(len(self.memory), round(len(self.memory) * self.seen_ / self.n_))
+        old, self.drawn_ = self.order_[self.drawn_ : until], until
+        task = torch.full((len(y),), len(self.allowed_) - 1, dtype=torch.int64)
         if len(old):
             x, y = torch.cat([x, self.memory.x[old]]), torch.cat([y, self.memory.y[old]])
             task = torch.cat([task, self.memory.task[old]])
-        mix = torch.randperm(len(y), generator=self.generator)
+        mix = torch.randperm(len(y), generator=self.generator_)
         info = Info(torch.zeros(()))
         for part in mix.tensor_split(max(1, round(len(y) / (len(y) - len(old))))):
-            logits = self.net(x[part]).masked_fill(~self.allowed[task[part]], -torch.inf)
+            logits = self.net(x[part]).masked_fill(~self.allowed_[task[part]], -torch.inf)
             info = self.step(functional.cross_entropy(logits, y[part]))
         return info
 
     def end_task(self, task: Task) -> None:
         """Keep it all: the memory has no budget, and says so to an audit."""
         self.memory.add(task.x, task.y, task.info.index)
-
-    def method_state(self) -> dict[str, Tensor]:
-        """Where in the epoch we are."""
-        return {
-            "allowed": self.allowed,
-            "order": self.order,
-            "generator": self.generator.get_state(),
-            "place": torch.tensor([self.n, self.epoch, self.seen, self.drawn]),
-        }
-
-    def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse."""
-        self.allowed, self.order = state["allowed"].clone(), state["order"].clone()
-        self.generator.set_state(state["generator"].cpu())
-        self.n, self.epoch, self.seen, self.drawn = state["place"].tolist()

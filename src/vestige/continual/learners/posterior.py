@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Generator, Tensor
 
-from vestige.continual.learners.base import Learner, Outputs, Spec, TrainConfig
+from vestige.continual.learners.base import Learner
 from vestige.core import rng
 from vestige.core.checks import refuse, whole
 from vestige.data.task import Task, TaskInfo
@@ -30,21 +30,12 @@ class Posterior(Learner):
     """A learner with draws."""
 
     uses_task = True
-
-    def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
-        self.outputs = Outputs(range(spec.n_outputs), spec.n_outputs)
-        self.seen: tuple[int, ...] = ()
+    seen_: tuple[int, ...] = ()  # the outputs of all tasks so far
 
     def begin_task(self, task: Task) -> None:
-        """Take the task's outputs; a fresh optimiser, unless it is to go on."""
-        self.outputs = Outputs(task.info.train_outputs, self.spec.n_outputs)
-        self.seen = tuple(sorted({*self.seen, *task.info.outputs}))
-        if self.optimizer is None or self.config.reset_optimizer:
-            self.optimizer = self.fresh_optimizer()
-
-    def end_task(self, task: Task) -> None:
-        """Nothing is kept."""
+        """The outputs and the optimiser of the task."""
+        super().begin_task(task)
+        self.seen_ = tuple(sorted({*self.seen_, *task.info.outputs}))
 
     @property
     @abstractmethod
@@ -59,7 +50,7 @@ class Posterior(Learner):
 
     def competing(self, task: TaskInfo | None) -> tuple[int, ...]:
         """The outputs among which an answer is sought."""
-        return task.outputs if task is not None else self.seen or self.outputs.outputs
+        return task.outputs if task is not None else self.seen_ or self.outputs_.outputs
 
     @torch.no_grad()
     def predict(self, x: Float[Tensor, "n *shape"], task: TaskInfo | None = None) -> Float[Tensor, "n k"]:
@@ -119,18 +110,6 @@ class Posterior(Learner):
             for log_p in self.log_p_draws(rows, samples, block, task, outputs or self.competing(task)):
                 parts[-1].update(log_p)
         return Uncertainty.beside(parts)
-
-    def method_state(self) -> dict[str, Tensor]:
-        """The outputs that train, and those of all tasks so far."""
-        return {
-            "outputs": torch.tensor(self.outputs.outputs),
-            "seen": torch.tensor(self.seen, dtype=torch.int64),
-        }
-
-    def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse."""
-        self.outputs = Outputs(state["outputs"].tolist(), self.spec.n_outputs)
-        self.seen = tuple(state["seen"].tolist())
 
 
 def how_sure(

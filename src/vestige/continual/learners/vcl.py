@@ -28,7 +28,7 @@ from torch import Tensor
 from vestige.continual.learners.base import Info, Outputs, Spec, TrainConfig
 from vestige.continual.learners.posterior import Posterior
 from vestige.core import rng
-from vestige.core.checks import number, one_of, refuse, whole
+from vestige.core.checks import option
 from vestige.data.task import Task, TaskInfo
 from vestige.nets import build_net
 from vestige.nets.bayesian import BAYES_NETS, BayesNet, weighted_layers
@@ -36,14 +36,21 @@ from vestige.nets.bayesian import BAYES_NETS, BayesNet, weighted_layers
 
 @dataclass(frozen=True)
 class VCLConfig(TrainConfig):
-    """Samples of the posterior a batch and a prediction; how variances, priors and the first means begin."""
+    """Samples of the posterior a batch and a prediction; how variances, priors and the first means begin.
 
-    train_samples: int = 10
-    test_samples: int = 100
-    log_var: float = -6.0
-    prior_std: float = 1.0
-    fit_steps: int = 200
-    fit_batch: int = 256
+    The network is its own, and Adam fits it to the first task and to a coreset, so that there is no other choice.
+    """
+
+    net: str = option("mlp", among=BAYES_NETS)
+    init: str = option("torch", among=("torch",))
+    head: str = option("fixed", among=("fixed",))
+    optimizer: str = option("adam", among=("adam",))
+    train_samples: int = option(10, low=1)
+    test_samples: int = option(100, low=1)
+    log_var: float = option(-6.0, low=-80, high=80)  # a float32 variance, neither zero nor infinite
+    prior_std: float = option(1.0, above=0)
+    fit_steps: int = option(200, low=0)
+    fit_batch_size: int = option(256, low=1)
 
 
 def maximum_likelihood(
@@ -51,9 +58,9 @@ def maximum_likelihood(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Weights and biases of a plain network of the same shape after `fit_steps` batches."""
     net = build_net(config.net, spec.input_shape, spec.n_outputs, hidden=config.hidden, seed=seed)
-    optimizer = torch.optim.Adam(net.parameters(), lr=config.lr, fused=True)
+    optimizer = torch.optim.Adam(net.parameters(), lr=config.learning_rate, fused=True)
     for step in range(config.fit_steps):
-        rows = torch.randint(len(y), (min(config.fit_batch, len(y)),), generator=rng.fork(seed, "fit", step))
+        rows = torch.randint(len(y), (min(config.fit_batch_size, len(y)),), generator=rng.fork(seed, "fit", step))
         optimizer.zero_grad()
         outputs.loss(net(x[rows]), y[rows]).backward()
         optimizer.step()
@@ -66,61 +73,46 @@ class VCL(Posterior):
 
     config: VCLConfig
     net: BayesNet  # type: ignore[assignment]
+    rows_: int = 1  # of the task, those that train
+    steps_: int = 0  # batches so far, from which the noise follows
 
     def __init__(self, spec: Spec, config: VCLConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        owner, c = type(self).__name__, self.config
-        for name in ("train_samples", "test_samples", "fit_batch"):
-            whole(getattr(c, name), name, owner, low=1)
-        whole(c.fit_steps, "fit_steps", owner, low=0)
-        number(c.prior_std, "prior_std", owner, low=0, open_low=True)
-        number(c.log_var, "log_var", owner, low=-80, high=80)  # a float32 variance, neither zero nor infinite
-        one_of(c.net, BAYES_NETS, "net", owner)
-        for name, only, why in (
-            ("init", "torch", "its network is its own"),
-            ("head", "fixed", "its network is its own"),
-            ("optimizer", "adam", "so are its fits to the first task and to a coreset"),
-        ):
-            if getattr(c, name) != only:
-                refuse(name, owner, f"'{only}': {why}", repr(getattr(c, name)))
+        c = self.config
         self.net = BAYES_NETS[c.net](
             spec.input_shape, c.hidden, spec.n_outputs, seed=seed, log_var=c.log_var, prior_std=c.prior_std
         )
-        self.n, self.steps = 1, 0
-
-    @classmethod
-    def default_config(cls) -> VCLConfig:
-        """10 samples to train, 100 to predict."""
-        return VCLConfig()
 
     def begin_task(self, task: Task) -> None:
         """Take the task's outputs and its size; start the first one's means at a maximum-likelihood fit."""
-        first = not self.seen
+        first = not self.seen_
         super().begin_task(task)
-        kept_out = 0 if self.held_back is None else len(self.held_back)
+        kept_out = 0 if self.held_back_ is None else len(self.held_back_)
         if first and len(task.y) and self.config.fit_steps:
             rows = torch.arange(len(task.y))
-            rows = rows if self.held_back is None else rows[~torch.isin(rows, self.held_back)]
-            found = maximum_likelihood(self.spec, self.config, self.outputs, task.x[rows], task.y[rows], seed=self.seed)
-            self.net.start_at(*found, rows=self.outputs.index)
-        self.n = max(task.info.n - kept_out, 1)
+            rows = rows if self.held_back_ is None else rows[~torch.isin(rows, self.held_back_)]
+            found = maximum_likelihood(
+                self.spec, self.config, self.outputs_, task.x[rows], task.y[rows], seed=self.seed
+            )
+            self.net.start_at(*found, rows=self.outputs_.index)
+        self.rows_ = max(task.info.n - kept_out, 1)
 
     def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step down the expected loss and the KL."""
-        return self.step(self.likelihood_loss(x, y) + self.net.kl(self.outputs.index) / self.n)
+        return self.step(self.likelihood_loss(x, y) + self.net.kl(self.outputs_.index) / self.rows_)
 
     def likelihood_loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
         """E_q[-log p(y | x, w)], a mean over rows and posterior samples."""
-        return expected_loss(self.net, self.outputs, x, y, self.config.train_samples, self.noise())
+        return expected_loss(self.net, self.outputs_, x, y, self.config.train_samples, self.noise())
 
     def noise(self) -> torch.Generator:
         """The generator of the next batch, which follows from the seed and how many came before."""
-        self.steps += 1
-        return rng.fork(self.seed, "noise", self.steps)
+        self.steps_ += 1
+        return rng.fork(self.seed, "noise", self.steps_)
 
     def end_task(self, task: Task) -> None:
         """The posterior becomes the prior."""
-        self.net.advance(self.outputs.index)
+        self.net.advance(self.outputs_.index)
 
     @property
     def test_samples(self) -> int:
@@ -132,15 +124,6 @@ class VCL(Posterior):
     ) -> Iterator[Float[Tensor, "s n k"]]:
         """Logits of `samples` draws of the posterior."""
         return self.net.draw(x, samples, generator)
-
-    def method_state(self) -> dict[str, Tensor]:
-        """And the task's size and where in the noise we are."""
-        return super().method_state() | {"place": torch.tensor([self.n, self.steps])}
-
-    def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse."""
-        super().load_method_state(state)
-        self.n, self.steps = state["place"].tolist()
 
 
 def expected_loss(

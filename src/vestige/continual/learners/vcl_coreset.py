@@ -33,70 +33,57 @@ from vestige.continual.learners.base import Outputs, Spec
 from vestige.continual.learners.vcl import VCL, VCLConfig, expected_loss
 from vestige.continual.memory import SAMPLERS, Memory, View
 from vestige.core import rng
-from vestige.core.checks import one_of, whole
+from vestige.core.checks import option
 from vestige.data.task import Task, TaskInfo
 from vestige.nets.bayesian import BayesNet
-
-CORESETS = ("k_center", "uniform")
-FITS = ("together", "per_task")
-PRIORS = ("posterior", "first")
 
 
 @dataclass(frozen=True)
 class CoresetConfig(VCLConfig):
-    """How many samples of each task are kept, which, and how they are used before a test."""
+    """How many samples of each task are kept (40 by k-center: B.3), which, and how they are used before a test."""
 
-    coreset: int = 40
-    coreset_sampler: str = "k_center"
-    coreset_fit: str = "together"
-    coreset_steps: int = 120
-    coreset_prior: str = "posterior"
+    coreset: int = option(40, low=1)
+    coreset_sampler: str = option("k_center", among=("k_center", "uniform"))
+    coreset_fit: str = option("together", among=("together", "per_task"))
+    coreset_steps: int = option(120, low=0)
+    coreset_prior: str = option("posterior", among=("posterior", "first"))
 
 
 class VCLCoreset(VCL):
     """VCL whose network trains once more, on what was kept, before it is tested."""
 
     config: CoresetConfig
+    memory: Memory
+    competing_: dict[int, tuple[int, ...]]  # by task: the outputs that its samples compete among
+    tested_: dict[int, dict[str, Tensor]]  # networks by task; -1: whichever task; none while a task is under way
 
     def __init__(self, spec: Spec, config: CoresetConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        owner, c = type(self).__name__, self.config
-        whole(c.coreset, "coreset", owner, low=1)
-        whole(c.coreset_steps, "coreset_steps", owner, low=0)
-        one_of(c.coreset_sampler, CORESETS, "coreset_sampler", owner)
-        one_of(c.coreset_fit, FITS, "coreset_fit", owner)
-        one_of(c.coreset_prior, PRIORS, "coreset_prior", owner)
-        self.memory: Memory = Memory(None)  # `coreset` samples of each task: it grows with their number
-        self.rivals: dict[int, tuple[int, ...]] = {}  # by task: the outputs that its samples compete among
-        self.tested: dict[int, BayesNet] = {}  # by task; -1: whichever task; empty while a task is under way
-
-    @classmethod
-    def default_config(cls) -> CoresetConfig:
-        """40 samples a task by k-center (B.3)."""
-        return CoresetConfig()
+        self.memory = Memory(None)  # `coreset` samples of each task: it grows with their number
+        self.competing_, self.tested_ = {}, {}
 
     def begin_task(self, task: Task) -> None:
         """Choose the coreset and withhold it."""
         index = task.info.index
-        self.tested = {}
+        self.tested_ = {}
         if len(task.y):
             flat = task.x.flatten(1)
             view = View(flat, flat.new_zeros(len(flat)), flat.new_zeros(len(flat), 1))
             generator = rng.fork(self.seed, "coreset", index, device="cpu")
             size = min(self.config.coreset, len(task.y) - 1)
-            self.held_back = SAMPLERS[self.config.coreset_sampler](view, size, generator=generator).to(task.y.device)
-            self.memory.add(task.x[self.held_back], task.y[self.held_back], index)
+            self.held_back_ = SAMPLERS[self.config.coreset_sampler](view, size, generator=generator).to(task.y.device)
+            self.memory.add(task.x[self.held_back_], task.y[self.held_back_], index)
         super().begin_task(task)
-        self.rivals[index] = self.outputs.outputs
+        self.competing_[index] = self.outputs_.outputs
 
     def end_task(self, task: Task) -> None:
         """Hand the posterior on, then make the networks that will be tested."""
         super().end_task(task)
-        self.held_back = None
+        self.held_back_ = None
         if len(self.memory) == 0:  # a stream that tells no borders shows no task whole
             return
-        for key in [-1] if self.config.coreset_fit == "together" else self.rivals:
-            self.tested[key] = self.fitted([*self.rivals] if key == -1 else [key])
+        for key in [-1] if self.config.coreset_fit == "together" else self.competing_:
+            self.tested_[key] = self.fitted([*self.competing_] if key == -1 else [key]).state_dict()
 
     def fitted(self, tasks: list[int]) -> BayesNet:
         """The network of now after training on the coresets of `tasks`; the network of now stays as it is."""
@@ -107,10 +94,10 @@ class VCLCoreset(VCL):
             net.advance()
         groups = self.groups(tasks)
         total = sum(int(rows.sum()) for rows, _ in groups)
-        optimizer = torch.optim.Adam(net.parameters(), lr=self.config.lr, fused=True)
+        optimizer = torch.optim.Adam(net.parameters(), lr=self.config.learning_rate, fused=True)
         for step in range(self.config.coreset_steps):
             optimizer.zero_grad()
-            generator = rng.fork(self.seed, "coreset fit", len(self.rivals), tasks[0], len(tasks), step)
+            generator = rng.fork(self.seed, "coreset fit", len(self.competing_), tasks[0], len(tasks), step)
             loss = net.kl() / total
             for rows, outputs in groups:
                 x, y = self.memory.x[rows], self.memory.y[rows]
@@ -132,7 +119,7 @@ class VCLCoreset(VCL):
 
     def outputs_of(self, task: int) -> tuple[int, ...]:
         """Where the head is shared all outputs of the latest task compete; where each task has its own, those."""
-        own, latest = self.rivals[task], self.outputs.outputs
+        own, latest = self.competing_[task], self.outputs_.outputs
         return latest if set(own) <= set(latest) else own
 
     def draws(
@@ -140,29 +127,12 @@ class VCLCoreset(VCL):
     ) -> Iterator[Float[Tensor, "s n k"]]:
         """From the network that was fitted to the coreset, of this task if it is told and has one."""
         key = -1 if task is None else task.index
-        return self.tested.get(key, self.tested.get(-1, self.net)).draw(x, samples, generator)
-
-    def method_state(self) -> dict[str, Tensor]:
-        """And which outputs each coreset competes among, what is withheld, and the networks to be tested."""
-        state = super().method_state()
-        state |= {f"rivals.{k}": torch.tensor(outputs) for k, outputs in self.rivals.items()}
-        if self.held_back is not None:
-            state["held_back"] = self.held_back
-        for key, net in self.tested.items():
-            state |= {f"tested.{key}.{name}": value for name, value in net.state_dict().items()}
-        return state
-
-    def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse."""
-        super().load_method_state(state)
-        self.held_back = state.get("held_back")
-        self.rivals = {int(k.split(".")[1]): tuple(v.tolist()) for k, v in state.items() if k.startswith("rivals.")}
-        self.tested = {}
-        for key in {k.split(".")[1] for k in state if k.startswith("tested.")}:
-            prefix = f"tested.{key}."
-            net = copy.deepcopy(self.net)
-            net.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
-            self.tested[int(key)] = net
+        weights = self.tested_.get(key, self.tested_.get(-1))
+        if weights is None:
+            return self.net.draw(x, samples, generator)
+        net = copy.deepcopy(self.net)
+        net.load_state_dict(weights)
+        return net.draw(x, samples, generator)
 
 
 class CoresetOnly(VCLCoreset):

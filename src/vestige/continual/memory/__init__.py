@@ -1,6 +1,7 @@
-"""What a learner may keep of past data: counted, bounded, and nowhere else; and the ways to choose it."""
+"""What a learner may keep of past data: counted, bounded, and nowhere else; how it is chosen, and how it is used."""
 
 from vestige.continual.memory.memory import Memory, shares
+from vestige.continual.memory.rehearsal import ExemplarMemory, Exemplars, Rehearsal, RehearsalMemory
 from vestige.continual.memory.samplers import (
     SAMPLERS,
     Sampler,
@@ -17,7 +18,11 @@ from vestige.continual.memory.samplers import (
 
 __all__ = [
     "SAMPLERS",
+    "ExemplarMemory",
+    "Exemplars",
     "Memory",
+    "Rehearsal",
+    "RehearsalMemory",
     "Sampler",
     "View",
     "draw",

@@ -3,7 +3,7 @@
 Everything a learner keeps of past data lives here, so that an audit can say how much that is. It stores inputs, labels
 and the index of the task each came from.
 
-The budget is a number of samples in total, or for each class, or both. `make_room` deals it out: evenly among the
+The budget is a number of samples in total, or for each class, or both. `make_room` divides it: evenly among the
 classes, the remainder to those that came first, so that nothing is wasted and nothing rounds up past the budget; within
 a class evenly among the tasks that it came from. The samples of one class and task are kept in the order in which
 they were chosen, and what must go goes from the end of that order (iCaRL, Alg. 5), so the best chosen stay.
@@ -23,10 +23,13 @@ from torch import Tensor
 
 from vestige.core.checks import refuse
 from vestige.core.errors import InputError, StoreError
+from vestige.store import restore_tensors, to_tensors
+
+SAMPLES = ("x", "y", "task")
 
 
 def shares(n: int, parts: int) -> list[int]:
-    """`n` dealt out to `parts`, the first of them getting one more where it does not divide. They sum to n."""
+    """`n` divided among `parts`, the first of them getting one more where it does not divide. They sum to n."""
     return [n // parts + (j < n % parts) for j in range(parts)]
 
 
@@ -37,6 +40,8 @@ class Memory:
     everything, which an audit will say.
     """
 
+    offered_: int = 0  # samples that `offer` has seen
+
     def __init__(self, budget: int | None, per_class: int | None = None) -> None:
         for name, value in (("budget", budget), ("per_class", per_class)):
             if value is not None and value < 0:
@@ -45,7 +50,6 @@ class Memory:
         self.x: Tensor = torch.empty(0)
         self.y: Tensor = torch.empty(0, dtype=torch.int64)
         self.task: Tensor = torch.empty(0, dtype=torch.int64)
-        self.offered = 0  # samples that `offer` has seen
 
     def __len__(self) -> int:
         return len(self.y)
@@ -60,9 +64,9 @@ class Memory:
         kept = list(zip(self.y.tolist(), self.task.tolist(), strict=True))
         groups = list(dict.fromkeys([*kept, *((label, task) for label in classes.tolist())]))
         labels = list(dict.fromkeys(label for label, _ in groups))  # in the order in which they first came
-        dealt = [sys.maxsize] * len(labels) if self.budget is None else shares(self.budget, len(labels))
+        portions = [sys.maxsize] * len(labels) if self.budget is None else shares(self.budget, len(labels))
         room: dict[tuple[int, int], int] = {}
-        for label, share in zip(labels, dealt, strict=True):
+        for label, share in zip(labels, portions, strict=True):
             mine = [group for group in groups if group[0] == label]
             share = share if self.per_class is None else min(share, self.per_class)
             room |= dict(zip(mine, shares(share, len(mine)), strict=True))
@@ -103,7 +107,7 @@ class Memory:
         if free:
             self.add(x[:free], y[:free], task)
         # Chance works in float64 on the CPU, as in `samplers`: not every device has it.
-        count = torch.arange(self.offered + free + 1, self.offered + len(y) + 1, dtype=torch.float64, device="cpu")
+        count = torch.arange(self.offered_ + free + 1, self.offered_ + len(y) + 1, dtype=torch.float64, device="cpu")
         place = (torch.rand(count.shape, generator=generator, dtype=count.dtype, device="cpu") * count).long()  # 0..i-1
         mine = (place < self.budget).nonzero()[:, 0]
         # Where two of a batch take one place, the later stays, as if they had come one after the other.
@@ -112,12 +116,11 @@ class Memory:
         if len(taken):
             rows = free + last[taken]
             self.x[taken], self.y[taken], self.task[taken] = x[rows], y[rows], task
-        self.offered += len(y)
+        self.offered_ += len(y)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The samples, for saving a learner in the middle of its work; and how many a reservoir has seen."""
-        state = {"x": self.x, "y": self.y, "task": self.task}
-        return state | ({"offered": torch.tensor(self.offered)} if self.offered else {})
+        """The samples, and what the memory has learnt besides."""
+        return {"x": self.x, "y": self.y, "task": self.task} | to_tensors(self)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """The inverse of `state_dict`. More than the budget allows is refused here too."""
@@ -126,5 +129,6 @@ class Memory:
         for name, budget, held in (("budget", self.budget, len(y)), ("per_class", self.per_class, in_class)):
             if budget is not None and held > budget:
                 raise StoreError(f"The stored Memory holds {held} samples; the {name} of this one is {budget}.")
-        self.x, self.y, self.task = state["x"].clone(), y.clone(), state["task"].clone()
-        self.offered = int(state.get("offered", 0))
+        state = {key: value.clone() for key, value in state.items()}
+        self.x, self.y, self.task = state["x"], state["y"], state["task"]
+        restore_tensors(self, {key: value for key, value in state.items() if key not in SAMPLES})

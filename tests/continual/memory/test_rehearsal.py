@@ -8,10 +8,9 @@ from torch.nn import functional
 
 from toys import blobs
 from vestige.continual import protocol
-from vestige.continual.learners import METHODS, build
-from vestige.continual.learners.remember import Rivals, look_at, rivals_after
-from vestige.continual.learners.replay import REPLAYS, class_weights, dealt
+from vestige.continual.learners import METHODS, Outputs, build
 from vestige.continual.memory import SAMPLERS
+from vestige.continual.memory.rehearsal import batched, class_weights, look_at
 from vestige.core.errors import InputError, UnknownName
 from vestige.data.streams import blurred, permuted, split
 
@@ -30,7 +29,7 @@ def learn(learner, task, size=8):
 def in_second_task(name="vanilla_s", stream=None, **fields):
     """A learner that has learnt the first task and begun the second, and that second."""
     stream = stream or tasks()
-    learner = build(name, stream, hidden=(8,), **({"memory_per_class": 3} | fields))
+    learner = build(name, stream, hidden=(8,), memory={"per_class": 3} | fields)
     passing = iter(stream)
     learn(learner, next(passing))
     task = next(passing)
@@ -57,7 +56,7 @@ class TestLoss:
         learner, task, _ = in_second_task(replay="balanced")
         # 26 samples and 6 in memory: 13 in each new class, 3 in each old; a batch of 9 brings 6 * 9 // 26 = 2.
         x, y = task.x[:9], task.y[:9]
-        old = dealt(6, 0, 2, 0, "replay", 1)
+        old = batched(6, 0, 2, 0, "replay", 1)
         x_all, y_all = torch.cat([x, learner.memory.x[old]]), torch.cat([y, learner.memory.y[old]])
         weights = [1.0] * 9 + [13 / 3] * 2
         losses = cross_entropies(learner, x_all, y_all).tolist()
@@ -71,15 +70,15 @@ class TestLoss:
 
     @pytest.mark.parametrize(("batch", "size"), [(None, 6), (4, 4), (50, 6)])
     def test_beside_gives_each_side_half(self, batch, size):
-        learner, task, _ = in_second_task(replay="beside", memory_batch=batch)
-        old = dealt(6, 0, size, 0, "replay", 1)
+        learner, task, _ = in_second_task(replay="beside", batch_size=batch)
+        old = batched(6, 0, size, 0, "replay", 1)
         new = cross_entropies(learner, task.x[:9], task.y[:9]).mean()
         kept = cross_entropies(learner, learner.memory.x[old], learner.memory.y[old]).mean()
         torch.testing.assert_close(learner.loss(task.x[:9], task.y[:9]).detach(), (new + kept) / 2)
-        assert learner.drawn == size
+        assert learner.memory.drawn_ == size
 
     def test_finetune_leaves_the_memory_out_until_the_task_ends(self):
-        learner, task, _ = in_second_task(replay="finetune", finetune_epochs=3, finetune_batch=5)
+        learner, task, _ = in_second_task(replay="finetune", finetune_epochs=3, finetune_batch_size=5)
         torch.testing.assert_close(
             learner.loss(task.x, task.y).detach(), cross_entropies(learner, task.x, task.y).mean()
         )
@@ -96,9 +95,9 @@ class TestLoss:
         before = learner.net.head.weight.detach().clone()
         learner.end_task(task)
         assert not torch.equal(learner.net.head.weight, before)
-        assert all(torch.equal(learner.anchor[name], p) for name, p in learner.net.named_parameters())
+        assert all(torch.equal(learner.anchor_[name], p) for name, p in learner.net.named_parameters())
 
-    @pytest.mark.parametrize("replay", REPLAYS)
+    @pytest.mark.parametrize("replay", ["mixed", "balanced", "beside", "finetune"])
     def test_samples_of_a_past_task_compete_among_its_own_outputs_where_the_stream_says_current(self, replay):
         learner, task, _ = in_second_task(stream=tasks(train_logits="current"), replay=replay)
         held = learner.memory
@@ -129,18 +128,18 @@ def test_weights_are_by_inverse_class_count():
 
 class TestDeal:
     def test_every_round_deals_every_card_once(self):
-        cards = torch.cat([dealt(7, a, a + 3, 0, "x") for a in range(0, 21, 3)])
-        assert torch.equal(cards, dealt(7, 0, 21, 0, "x"))
+        cards = torch.cat([batched(7, a, a + 3, 0, "x") for a in range(0, 21, 3)])
+        assert torch.equal(cards, batched(7, 0, 21, 0, "x"))
         rounds = cards.reshape(3, 7)
         assert all(sorted(r.tolist()) == list(range(7)) for r in rounds)
         assert not torch.equal(rounds[0], rounds[1])
-        assert len(dealt(7, 14, 14, 0, "x")) == 0
+        assert len(batched(7, 14, 14, 0, "x")) == 0
 
     @pytest.mark.parametrize("size", [1, 5, 8, 26])
     def test_an_epoch_over_the_task_is_an_epoch_over_the_memory(self, size):
         learner, task, _ = in_second_task(replay="mixed")
         for _ in range(2):
-            drawn = [learner.draw(len(y)) for y in task.y.split(size)]
+            drawn = [learner.memory.draw(len(y)) for y in task.y.split(size)]
             assert sorted(torch.cat(drawn).tolist()) == list(range(6))
 
 
@@ -148,7 +147,7 @@ class TestRemember:
     @pytest.mark.parametrize("sampler", SAMPLERS)
     def test_what_is_kept_is_of_the_task_that_ended_and_within_the_budget(self, sampler):
         stream = tasks()
-        learner = build("vanilla_s", stream, hidden=(8,), memory_per_class=None, memory_total=10, sampler=sampler)
+        learner = build("vanilla_s", stream, hidden=(8,), memory={"per_class": None, "total": 10, "sampler": sampler})
         rows = []
         for task in stream:
             rows.append({row.numpy().tobytes(): int(y) for row, y in zip(task.x, task.y, strict=True)})
@@ -180,64 +179,67 @@ class TestRemember:
 
     def test_a_class_in_every_task_shares_its_budget(self):
         stream = permuted(blobs(n_classes=3, per_class=8), 3)
-        learner = build("vanilla_s", stream, hidden=(8,), memory_per_class=4)
+        learner = build("vanilla_s", stream, hidden=(8,), memory={"per_class": 4})
         protocol.run(stream, learner)
         assert learner.memory.y.bincount().tolist() == [4, 4, 4]
         assert learner.memory.task[learner.memory.y == 0].tolist() == [0, 0, 1, 2]
 
     def test_no_budget_no_memory_and_none_given_is_refused(self):
-        learner, task, _ = in_second_task(memory_per_class=0)
+        learner, task, _ = in_second_task(per_class=0)
         torch.testing.assert_close(
             learner.loss(task.x, task.y).detach(), cross_entropies(learner, task.x, task.y).mean()
         )
         assert len(learner.memory) == 0
-        with pytest.raises(InputError, match="given where 'memory_total' is not"):
-            build("vanilla_s", tasks(), memory_per_class=None)
-        for field, value in (("memory_total", -1), ("memory_batch", 0), ("finetune_batch", 0), ("finetune_epochs", -1)):
-            with pytest.raises(InputError, match=f"'{field}' of VanillaS must be at least"):
-                build("vanilla_s", tasks(), **{field: value})
+        with pytest.raises(InputError, match="given where 'total' is not"):
+            build("vanilla_s", tasks(), memory={"per_class": None})
+        for field, value in (("total", -1), ("batch_size", 0), ("finetune_batch_size", 0), ("finetune_epochs", -1)):
+            with pytest.raises(InputError, match=f"'{field}' of the memory of Vanilla must be at least"):
+                build("vanilla_s", tasks(), memory={field: value})
         for field in ("sampler", "replay", "balance"):
-            with pytest.raises(UnknownName, match=f"'{field}' of VanillaS must be one of"):
-                build("vanilla_s", tasks(), **{field: "none such"})
+            with pytest.raises(UnknownName, match=f"'{field}' of the memory of Vanilla must be one of"):
+                build("vanilla_s", tasks(), memory={field: "none such"})
 
 
-def test_rivals_follow_the_stream():
+def test_competing_classes_follow_the_stream():
     stream = tasks(train_logits="current")
-    table = torch.ones(6, 6, dtype=torch.bool)
+    outputs = Outputs.every(6, by_class=True)
     for k in range(2):
-        table = rivals_after(table, stream.info(k))
+        outputs = outputs.after(stream.info(k))
+    table = outputs.by_class
     assert table[0].tolist() == table[1].tolist() == [True, True, False, False, False, False]
     assert table[2].tolist() == [False, False, True, True, False, False]
-    seen = rivals_after(table, tasks().info(1))
+    seen = outputs.after(tasks().info(1)).by_class
     assert seen.tolist() == [[True] * 4 + [False] * 2] * 6
     logits, y = torch.randn(2, 6), torch.tensor([0, 3])
     expected = [functional.cross_entropy(logits[:1, :2], y[:1]), functional.cross_entropy(logits[1:, 2:4], y[1:] - 2)]
-    torch.testing.assert_close(Rivals(table, (2, 3)).loss(logits, y), torch.stack(expected).mean())
-    weighted = Rivals(table, (2, 3)).loss(logits, y, torch.tensor([4.0, 1.0]))
+    torch.testing.assert_close(outputs.loss(logits, y), torch.stack(expected).mean())
+    weighted = outputs.loss(logits, y, torch.tensor([4.0, 1.0]))
     torch.testing.assert_close(weighted, (4 * expected[0] + expected[1]) / 2)
 
 
 @pytest.mark.parametrize("name", ["ewc_pp_s", "rwalk_s"])
 def test_the_running_fisher_is_that_of_the_tasks_own_batch(name):
     learner, task, _ = in_second_task(name, replay="beside")
-    fisher = {k: v.clone() for k, v in learner.running.items()}
+    fisher = {k: v.clone() for k, v in learner.running_.items()}
     plain = build(name.removesuffix("_s"), tasks(), hidden=(8,))
     plain.begin_task(task)
     plain.net.load_state_dict(learner.net.state_dict())
-    plain.running = fisher
+    plain.running_ = fisher
     x, y = task.x[:8], task.y[:8]
     plain.observe(x, y)
     learner.observe(x, y)
-    for k, value in plain.running.items():
-        torch.testing.assert_close(learner.running[k], value)
+    for k, value in plain.running_.items():
+        torch.testing.assert_close(learner.running_[k], value)
 
 
-@pytest.mark.parametrize("replay", REPLAYS)
+@pytest.mark.parametrize("replay", ["mixed", "balanced", "beside", "finetune"])
 def test_a_memory_helps(replay):
     stream = split(blobs(), 2)
     options = {"epochs": 4, "batch_size": 16}
-    plain = protocol.run(stream, build("vanilla", stream, hidden=(16,), lr=5e-3), **options)
-    helped = protocol.run(stream, build("vanilla_s", stream, hidden=(16,), lr=5e-3, replay=replay), **options)
+    plain = protocol.run(stream, build("vanilla", stream, hidden=(16,), learning_rate=5e-3), **options)
+    helped = protocol.run(
+        stream, build("vanilla_s", stream, hidden=(16,), learning_rate=5e-3, memory={"replay": replay}), **options
+    )
     assert helped.R[-1].mean() > plain.R[-1].mean() + 0.2
 
 
@@ -245,7 +247,7 @@ class TestReservoir:
     """A memory on a stream that tells no borders."""
 
     FIELDS: ClassVar = {
-        "hidden": (8,), "memory_per_class": None, "memory_total": 7, "fill": "reservoir", "replay": "beside",
+        "per_class": None, "total": 7, "fill": "reservoir", "replay": "beside",
     }  # fmt: skip
 
     @pytest.mark.parametrize("name", [name for name in METHODS if name.endswith("_s")] + ["icarl", "gem"])
@@ -253,33 +255,33 @@ class TestReservoir:
         stream = blurred(blobs(n_classes=4, per_class=13), 2)
         assert not stream.declared.boundaries_told
         fields = {k: v for k, v in self.FIELDS.items() if name != "gem" or k != "replay"}
-        learner, sizes = build(name, stream, **fields), []
+        learner, sizes = build(name, stream, hidden=(8,), memory=fields), []
         plain = learner.observe
         learner.observe = lambda x, y: (plain(x, y), sizes.append(len(learner.memory)))[0]
         protocol.run(stream, learner, batch_size=3)
         seen = sum(stream.info(k).n for k in range(len(stream)))
-        assert learner.memory.offered == seen
+        assert learner.memory.offered_ == seen
         assert sizes[:3] == [3, 6, 7]
         assert set(sizes[2:]) == {7}
 
     def test_each_batch_trains_beside_samples_that_came_before_it(self):
-        learner, task = build("vanilla_s", tasks(), **self.FIELDS), next(iter(tasks()))
+        learner, task = build("vanilla_s", tasks(), hidden=(8,), memory=self.FIELDS), next(iter(tasks()))
         learner.begin_task(task)
         learner.observe(task.x[:5], task.y[:5])
         old = learner.memory.x.clone(), learner.memory.y.clone()
         new = cross_entropies(learner, task.x[5:9], task.y[5:9], range(2)).mean()
-        drawn = learner.draw(4)
-        learner.seen -= 4
+        drawn = learner.memory.draw(4)
+        learner.memory.seen_ -= 4
         assert len(drawn) == len(drawn.unique()) == 4
         kept = cross_entropies(learner, old[0][drawn], old[1][drawn], range(2)).mean()
         torch.testing.assert_close(learner.loss(task.x[5:9], task.y[5:9]).detach(), (new + kept) / 2)
 
     def test_what_makes_no_sense_is_refused(self):
         for change, sentence in (
-            ({"replay": "mixed"}, "'replay' of VanillaS must be 'beside' with a reservoir"),
-            ({"memory_total": None, "memory_per_class": 5}, "'memory_total' of VanillaS must be the only budget"),
-            ({"memory_per_class": 5}, "'memory_total' of VanillaS must be the only budget"),
-            ({"fill": "often"}, "'fill' of VanillaS must be one of"),
+            ({"replay": "mixed"}, "'replay' of the memory of Vanilla must be 'beside' with a reservoir"),
+            ({"total": None, "per_class": 5}, "'total' of the memory of Vanilla must be the only budget"),
+            ({"per_class": 5}, "'total' of the memory of Vanilla must be the only budget"),
+            ({"fill": "often"}, "'fill' of the memory of Vanilla must be one of"),
         ):
             with pytest.raises(InputError, match=sentence):
-                build("vanilla_s", tasks(), **(self.FIELDS | change))
+                build("vanilla_s", tasks(), memory=self.FIELDS | change)

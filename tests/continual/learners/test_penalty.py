@@ -5,7 +5,7 @@ import torch
 
 from toys import blobs
 from vestige.continual.learners import build
-from vestige.continual.learners.pull import add_pull, copied, pull_value, trained, unit_range
+from vestige.continual.learners.penalty import add_pull, copied, pull_value, trained, unit_range
 from vestige.data.streams import split
 from vestige.nets.fisher import fisher_empirical
 
@@ -56,7 +56,7 @@ def test_two_sums_are_the_same_penalty_as_a_fisher_for_every_task():
     """The gradient of Kirkpatrick's sum over tasks, from Fishers and anchors stored one by one."""
     learner, fishers, anchors = build("ewc", tasks(), hidden=(5,), lam=3.0), [], []
     for task, _ in walk(learner):
-        outputs = learner.outputs
+        outputs = learner.outputs_
         loss = lambda logits, y, o=outputs: o.loss(logits, y) * len(y)  # noqa: E731
         fishers.append(fisher_empirical(learner.net, task.x, task.y, loss=loss))
         anchors.append(copied(learner.net))
@@ -71,7 +71,7 @@ def test_two_sums_are_the_same_penalty_as_a_fisher_for_every_task():
     expected = torch.autograd.grad(value, list(learner.net.parameters()))
     for p in learner.net.parameters():
         p.grad = torch.zeros_like(p)
-    add_pull(learner.net, learner.weight, learner.anchor, learner.config.lam / 2)
+    add_pull(learner.net, learner.weight_, learner.anchor_, learner.config.lam / 2)
     for p, e in zip(learner.net.parameters(), expected, strict=True):
         torch.testing.assert_close(p.grad, e, atol=1e-5, rtol=1e-4)
 
@@ -79,19 +79,19 @@ def test_two_sums_are_the_same_penalty_as_a_fisher_for_every_task():
 def test_huszar_sums_the_fishers_and_keeps_the_last_anchor():
     learner, total = build("ewc_huszar", tasks(), hidden=(5,)), None
     for task, _ in walk(learner):
-        outputs = learner.outputs
+        outputs = learner.outputs_
         new = fisher_empirical(learner.net, task.x, task.y, loss=lambda a, y, o=outputs: o.loss(a, y) * len(y))
         total = new if total is None else {n: total[n] + new[n] for n in new}
         for n in new:
-            torch.testing.assert_close(learner.weight[n], total[n], atol=1e-7, rtol=1e-4)
-            assert torch.equal(learner.anchor[n], trained(learner.net)[n])
+            torch.testing.assert_close(learner.weight_[n], total[n], atol=1e-7, rtol=1e-4)
+            assert torch.equal(learner.anchor_[n], trained(learner.net)[n])
 
 
 def reference_fisher(learner, x, y):
     """Per-sample squares in a loop over samples."""
     total = {n: torch.zeros_like(p) for n, p in trained(learner.net).items()}
     for i in range(len(y)):
-        loss = learner.outputs.loss(learner.net(x[i : i + 1]), y[i : i + 1])
+        loss = learner.outputs_.loss(learner.net(x[i : i + 1]), y[i : i + 1])
         for n, g in zip(total, torch.autograd.grad(loss, list(learner.net.parameters())), strict=True):
             total[n] += g.square() / len(y)
     return total
@@ -109,7 +109,7 @@ def test_the_moving_average_puts_alpha_on_the_new_term(name):
                 expected = {n: 0.8 * new[n] + 0.2 * expected[n] for n in expected}
             learner.observe(x, y)
             for n, value in expected.items():
-                torch.testing.assert_close(learner.running[n], value, atol=1e-6, rtol=1e-4)
+                torch.testing.assert_close(learner.running_[n], value, atol=1e-6, rtol=1e-4)
         learner.end_task(task)
 
 
@@ -120,10 +120,10 @@ def path_by_hand(learner, gradient="task"):
         learner.begin_task(task)
         for x, y in batches(task):
             before = copied(learner.net)
-            value = learner.outputs.loss(learner.net(x), y)
-            if gradient == "total" and learner.anchor:
+            value = learner.outputs_.loss(learner.net(x), y)
+            if gradient == "total" and learner.anchor_:
                 pull = sum(
-                    (learner.weight[n] * (p - learner.anchor[n]).square()).sum()
+                    (learner.weight_[n] * (p - learner.anchor_[n]).square()).sum()
                     for n, p in trained(learner.net).items()
                 )
                 value = value + learner.config.lam * pull
@@ -137,33 +137,33 @@ def path_by_hand(learner, gradient="task"):
 
 
 def learner_fisher(learner):
-    return {n: v.clone() for n, v in getattr(learner, "running", {}).items()}
+    return {n: v.clone() for n, v in getattr(learner, "running_", {}).items()}
 
 
 def test_pi_follows_its_formula_and_leaves_the_pull_out_of_the_gradient():
     learner = build("pi", tasks(), hidden=(5,), lam=5.0, damping=0.02)
     steps = path_by_hand(learner)
-    for n in learner.weight:
+    for n in learner.weight_:
         expected = 0
         for k in (0, 1):
             mine = [(g[n], d[n]) for t, g, d, _ in steps if t == k]
             fall = -sum(g * d for g, d in mine)
             far = sum(d for _, d in mine)
             expected = expected + fall.clamp_min(0) / (far.square() + 0.02)
-        torch.testing.assert_close(learner.weight[n], expected, atol=1e-5, rtol=1e-3)
+        torch.testing.assert_close(learner.weight_[n], expected, atol=1e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("gradient", ["task", "total"])
 @pytest.mark.parametrize(("average", "old"), [("mean", 0.5), ("code", 1.5)])
 def test_rwalk_follows_its_formula(gradient, average, old):
     # Steps so long and an eps so small that the Fisher's part of the denominator counts.
-    fields = {"hidden": (5,), "interval": 2, "lam": 5.0, "lr": 0.05, "eps": 1e-4}
+    fields = {"hidden": (5,), "interval": 2, "lam": 5.0, "learning_rate": 0.05, "eps": 1e-4}
     learner = build("rwalk", tasks(), **fields, gradient=gradient, average=average)
     steps = path_by_hand(learner, gradient)
     scores = []
     for k in (0, 1):
         mine = [s for s in steps if s[0] == k]
-        score = {n: torch.zeros_like(v) for n, v in learner.running.items()}
+        score = {n: torch.zeros_like(v) for n, v in learner.running_.items()}
         for i in range(0, len(mine), 2):
             pair = mine[i : i + 2]
             for n in score:
@@ -173,8 +173,8 @@ def test_rwalk_follows_its_formula(gradient, average, old):
         scores.append(score)
     final = {n: old * scores[0][n] + 0.5 * scores[1][n] for n in scores[0]}
     for n, value in final.items():
-        torch.testing.assert_close(learner.score[n], value, atol=1e-5, rtol=2e-3)
-    fisher, score = unit_range(learner.running), unit_range(final)
+        torch.testing.assert_close(learner.score_[n], value, atol=1e-5, rtol=2e-3)
+    fisher, score = unit_range(learner.running_), unit_range(final)
     for n in final:
-        torch.testing.assert_close(learner.weight[n], fisher[n] + score[n], atol=1e-5, rtol=2e-3)
-    assert max(float(w.max()) for w in learner.weight.values()) <= 2.0
+        torch.testing.assert_close(learner.weight_[n], fisher[n] + score[n], atol=1e-5, rtol=2e-3)
+    assert max(float(w.max()) for w in learner.weight_.values()) <= 2.0

@@ -1,6 +1,8 @@
 """Generated replay: what is taught when, how many samples join which batch, and that a run goes on to the same bits."""
 
 from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import torch
@@ -9,27 +11,46 @@ from toys import Means, blobs
 from vestige import generators
 from vestige.continual import protocol
 from vestige.continual.learners.base import Spec
-from vestige.continual.learners.generated import GeneratedConfig, Generating, Place
-from vestige.continual.learners.vanilla import Vanilla
+from vestige.continual.learners.generative_replay import GeneratedReplay, GeneratorReplay
+from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
 from vestige.core.errors import InputError, StoreError
 from vestige.data.streams import blurred, permuted, split
 
 
-class Replaying(Generating, Vanilla):
+@dataclass(frozen=True)
+class ReplayingConfig(VanillaConfig):
+    """Plain training, and what is replayed."""
+
+    replay: GeneratedReplay = GeneratedReplay()  # noqa: RUF009 - it is frozen
+
+
+class Replaying(Vanilla):
     """Plain training on batch and replay; it writes down what it was given."""
 
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
+    config: ReplayingConfig
+    replay_: GeneratorReplay
+    per_task: ClassVar = False
+
+    def __init__(self, spec, config=None, *, seed=0):
+        super().__init__(spec, config, seed=seed)
+        self.replay_ = GeneratorReplay(self.config.replay, spec, per_task=self.per_task, seed=seed)
         self.joins = []
 
-    @classmethod
-    def default_config(cls):
-        return GeneratedConfig()
+    def begin_task(self, task):
+        super().begin_task(task)
+        self.outputs_ = self.replay_.begin_task(task.info, self.outputs_)
 
     def observe(self, x, y):
-        joined = self.joined(x, y)
+        joined = self.replay_.joined(x, y)
         self.joins.append((len(y), joined))
         return super().observe(*joined)
+
+    def end_task(self, task):
+        super().end_task(task)
+        self.replay_.teach(task)
+
+    def bytes(self):
+        return self.replay_.counted(super().bytes())
 
 
 class ATaskEach(Replaying):
@@ -43,8 +64,8 @@ def means(monkeypatch):
 
 def make(kind=Replaying, tasks=None, **fields):
     tasks = tasks or split(blobs(), 2)
-    config = {"hidden": (8,), "generator": "means", "generator_options": {"collapse": 0.0}} | fields
-    return kind(Spec(tasks.input_shape, tasks.n_outputs), GeneratedConfig(**config))
+    replay = GeneratedReplay(**{"generator": "means", "options": {"collapse": 0.0}} | fields)
+    return kind(Spec(tasks.input_shape, tasks.n_outputs), ReplayingConfig(hidden=(8,), replay=replay))
 
 
 @pytest.mark.parametrize("kind", [Replaying, ATaskEach])
@@ -98,11 +119,11 @@ def test_a_generator_of_its_own_for_each_task_keeps_classes_that_return_apart():
         learner.begin_task(task)
         learner.observe(task.x, task.y)
         learner.end_task(task)
-        states.append({k: v for k, v in learner.state_dict().items() if k.startswith("generator.0.")})
-    assert len(learner.taught) == 3
+        states.append({k: v for k, v in learner.state_dict().items() if k.startswith("replay_.generators_.0.")})
+    assert len(learner.replay_.generators) == 3
     assert len(learner.joins[2][1].y) == 240 + 2 * 6 * 4
     assert all(torch.equal(states[0][k], later[k]) for later in states[1:] for k in states[0])
-    drawn = learner.taught[0].generator.sample(3, 2)
+    drawn = learner.replay_.generators[0].sample(3, 2)
     torch.testing.assert_close(drawn[0], first[task_rows(2)].mean(0), atol=0.01, rtol=0)
 
 
@@ -113,9 +134,9 @@ def task_rows(c):
 def test_one_generator_learns_task_after_task():
     learner = make()
     protocol.run(split(blobs(), 2), learner)
-    assert list(learner.taught) == [0]
-    assert learner.taught[0].generator.known_ == tuple(range(6))
-    assert learner.replayed() == list(range(6))
+    assert list(learner.replay_.generators) == [0]
+    assert learner.replay_.generators[0].known_ == tuple(range(6))
+    assert learner.replay_.replayed() == list(range(6))
 
 
 def test_replayed_classes_compete_where_a_stream_trains_the_current_ones_alone():
@@ -123,7 +144,7 @@ def test_replayed_classes_compete_where_a_stream_trains_the_current_ones_alone()
     learner, seen = make(tasks=tasks), []
     for task in tasks:
         learner.begin_task(task)
-        seen.append(learner.outputs.outputs)
+        seen.append(learner.outputs_.outputs)
         learner.observe(task.x, task.y)
         learner.end_task(task)
     assert seen == [(0, 1), (0, 1, 2, 3), (0, 1, 2, 3, 4, 5)]
@@ -133,7 +154,7 @@ def test_without_borders_nothing_is_replayed():
     tasks = blurred(blobs(), 2)
     learner = make(tasks=tasks)
     protocol.run(tasks, learner, batch_size=16)
-    assert learner.taught == {}
+    assert learner.replay_.generators == {}
     assert all(len(joined.y) == n for n, joined in learner.joins)
 
 
@@ -152,7 +173,8 @@ def test_taken_over_in_the_middle_of_an_epoch_it_deals_the_same_samples(fresh):
         if k == 1:
             break
         learner.end_task(task)
-    assert copy.place == learner.place == Place(1, 80, 7, 160, 28)
+    for each in (copy.replay_, learner.replay_):
+        assert (each.task_, each.rows_, each.each_, each.seen_, each.drawn_) == (1, 80, 7, 160, 28)
     a, b = learner.state_dict(), copy.state_dict()
     assert a.keys() == b.keys()
     assert all(torch.equal(a[k], b[k]) for k in a)
@@ -166,12 +188,12 @@ def test_generators_are_counted_and_no_sample_is_kept_between_tasks():
         learner.begin_task(task)
         learner.observe(task.x, task.y)
         learner.end_task(task)
-        assert learner.pool is None
+        assert learner.replay_.pool is None
         held.append(learner.bytes())
-    one = learner.taught[0].generator.bytes()
+    one = learner.replay_.generators[0].bytes()
     assert [h["generator"] for h in held] == [one, 2 * one, 3 * one]
     assert one >= 2 * 36 * 4
-    total = sum(v.numel() * v.element_size() for v in learner.state_dict().values())
+    total = sum(v.numel() * v.element_size() for k, v in learner.state_dict().items() if k != "json")
     assert sum(held[-1].values()) == total
     assert held[-1]["memory"] == 0
 
@@ -179,8 +201,8 @@ def test_generators_are_counted_and_no_sample_is_kept_between_tasks():
 def test_what_cannot_be_used_is_refused_at_the_door():
     for fields, name in (
         ({"generator": "mean"}, "name"),
-        ({"generator_preset": "huge"}, "preset"),
-        ({"generator_options": {"wide": 3}}, "options"),
+        ({"preset": "huge"}, "preset"),
+        ({"options": {"wide": 3}}, "options"),
         ({"samples_per_class": 0}, "samples_per_class"),
         ({"fresh": "batch"}, "fresh"),
     ):
@@ -192,6 +214,6 @@ def test_a_generator_that_does_not_fit_is_named():
     learner = make(ATaskEach)
     protocol.run(split(blobs(), 2), learner)
     state = learner.state_dict()
-    state["generator.1.net.weight"] = torch.zeros(2, 3)
+    state["replay_.generators_.1.net.weight"] = torch.zeros(2, 3)
     with pytest.raises(StoreError, match=r"net\.weight"):
         make(ATaskEach).load_state_dict(state)

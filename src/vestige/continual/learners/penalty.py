@@ -1,4 +1,4 @@
-"""The quadratic pull towards an anchor that EWC, EWC++, PI and RWalk share: sum_i w_i (theta_i - anchor_i)^2.
+"""The quadratic penalty that EWC, EWC++, PI and RWalk share: strength * sum_i w_i (theta_i - anchor_i)^2.
 
 Its gradient is known, so it is added to the task's gradient after the backward pass, by `_foreach` operations over all
 layers at once; autograd never sees it. State is a dict by parameter name: what is absent from the anchor is not pulled
@@ -8,10 +8,15 @@ them either, and the rows of old outputs keep theirs.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from vestige.continual.learners.base import padded
+from vestige.continual.learners.base import Info, Spec, padded
+from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
+from vestige.data.task import Task
 
 Named = dict[str, Tensor]
 
@@ -94,11 +99,56 @@ def scaled(values: Named, normalise: str) -> Named:
     return {name: unit_range({name: value})[name] for name, value in values.items()}
 
 
-def prefixed(prefix: str, values: Named) -> Named:
-    """`values` under names that say what they are, for a state dict."""
-    return {f"{prefix}.{name}": value for name, value in values.items()}
+class Penalised(Vanilla):
+    """Training under a quadratic penalty; what the weights of the penalty are is a method's own."""
 
+    weight_: Named  # of each parameter, empty before the first task has ended
+    anchor_: Named
 
-def stripped(prefix: str, state: Named) -> Named:
-    """The inverse of `prefixed`."""
-    return {k.removeprefix(f"{prefix}."): v.clone() for k, v in state.items() if k.startswith(f"{prefix}.")}
+    def __init__(self, spec: Spec, config: VanillaConfig | None = None, *, seed: int = 0) -> None:
+        super().__init__(spec, config, seed=seed)
+        self.weight_, self.anchor_ = {}, {}
+
+    @property
+    @abstractmethod
+    def strength(self) -> float:
+        """What the penalty is multiplied by."""
+
+    def begin_task(self, task: Task) -> None:
+        """Nothing pulls at outputs that are new."""
+        super().begin_task(task)
+        self.weight_, self.anchor_ = fitted(self.weight_, self.net), fitted(self.anchor_, self.net)
+
+    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """One step down the loss and the penalty."""
+        info = self.backward(x, y)
+        self.penalised_step()
+        return info
+
+    def backward(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """The gradients of the loss alone."""
+        assert self.optimizer is not None, "begin_task makes the optimiser"
+        self.optimizer.zero_grad()
+        loss = self.loss(x, y)
+        loss.backward()
+        return Info(loss.detach())
+
+    def penalised_step(self, path: Named | None = None, *, total: bool = False) -> None:
+        """Add the gradient of the penalty, and step.
+
+        To `path` is added how far the loss (`total`: with the penalty) fell along each weight.
+        """
+        assert self.optimizer is not None, "begin_task makes the optimiser"
+        followed = path is not None
+        # Copies, since the penalty is about to be added to the gradients and the step to move the weights.
+        gradient, before = (gradients_of(self.net), copied(self.net)) if followed else ({}, {})
+        add_pull(self.net, self.weight_, self.anchor_, self.strength)
+        if followed and total:
+            gradient = gradients_of(self.net)
+        self.optimizer.step()
+        if path is not None:
+            add_fall(path, gradient, self.net, before)
+
+    def penalty(self) -> float:
+        """The penalty at this moment, up to a constant that does not depend on the weights."""
+        return self.strength * pull_value(self.net, self.weight_, self.anchor_)
