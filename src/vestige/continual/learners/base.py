@@ -323,6 +323,6 @@ class Learner(ABC):
         """What is held in tensors, in bytes: the model, the optimiser, the memory, and the method's own state."""
         held = dict.fromkeys((*PARTS.values(), "method"), 0)
         for key, value in self.state_dict().items():
-            if key.rpartition(".")[2] != "json":  # counters and names
+            if key not in ("json", "memory.json"):  # counters and names
                 held[PARTS.get(key.partition(".")[0], "method")] += value.numel() * value.element_size()
         return held
