@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -251,6 +252,14 @@ def test_a_chain_that_has_not_begun_can_be_stored(tmp_path):
     chain = Chain.load(tmp_path)
     assert (chain.strategy.threshold, chain.level, chain.names, chain.limits.ess) == (0.5, 0.9, ("js",), 0.5)
     assert json.loads((tmp_path / "chain.json").read_text())["fields"]["report"] is None
+
+
+def test_a_chain_of_the_first_edition_is_refused_with_a_sentence_that_says_what_to_do():
+    folder = Path(__file__).parent / "first_edition"
+    with pytest.raises(
+        StoreError, match=r"chain\.json was written by Vestige 0\.1\.0.*or begin anew"
+    ):
+        Chain.load(folder)
 
 
 def test_a_poor_first_generator_is_warned_of_at_arrival_and_doubted_later():

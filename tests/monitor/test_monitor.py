@@ -3,8 +3,10 @@
 import datetime
 import gc
 import json
+import shutil
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -266,6 +268,15 @@ def test_before_the_first_step(tmp_path):
         Monitor.open(tmp_path / "nowhere")
     with pytest.raises(UnknownName):
         walk(monitor, 1).matrix("hellinger2")
+
+
+def test_a_folder_of_the_first_edition_is_refused_with_a_sentence_and_left_as_it_is(tmp_path):
+    folder = tmp_path / "m"
+    shutil.copytree(Path(__file__).parent / "first_edition", folder)
+    files = contents(folder)
+    with pytest.raises(StoreError, match=r"monitor\.json was written by Vestige 0\.1\.0.*or begin anew"):
+        Monitor.open(folder)
+    assert contents(folder) == files
 
 
 def test_damage_is_named(tmp_path):

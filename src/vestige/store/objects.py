@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 # Raised when the layout of the files changes; a file with a larger one is refused by name.
 FORMAT = 1
+# The same of kinds whose fields have changed since 0.1.0: of these an older file is refused, too.
+FORMATS = {"chain": 2, "monitor": 2, "monitor-step": 2}
 
 
 def _digest(data: bytes) -> str:
@@ -112,7 +114,7 @@ def _document(kind: str, fields: Mapping[str, Any], tensors: dict[str, Any] | No
         digests = {key: _digest(canonical(value).encode()) for key, value in plain.items()}
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"The 'fields' of {kind} must be plain JSON without NaN. Got {error} instead.") from None
-    head = {"format": f"vestige/{kind}", "version": FORMAT, "digests": digests, "tensors": tensors}
+    head = {"format": f"vestige/{kind}", "version": FORMATS.get(kind, FORMAT), "digests": digests, "tensors": tensors}
     return head | {"tensors_digest": _digest(canonical(tensors).encode()), "fields": plain}
 
 
@@ -179,10 +181,15 @@ def _checked(document: Any, kind: str, path: str | Path) -> dict[str, Any]:  # n
     version = document.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise StoreError(f"{path}: key 'version' must be a whole number. Got {version!r} instead.")
-    if version > FORMAT:
+    ours = FORMATS.get(kind, FORMAT)
+    if version > ours:
         raise StoreError(
-            f"{path} was written in format {version} by a newer Vestige; this one reads up to {FORMAT}. "
-            "Upgrade Vestige."
+            f"{path} was written in format {version} by a newer Vestige; this one reads up to {ours}. Upgrade Vestige."
+        )
+    if version < ours:
+        raise StoreError(
+            f"{path} was written by Vestige 0.1.0, in a format that this version does not read: "
+            "go on with it in vestige==0.1.0, or begin anew with this version."
         )
     fields, digests = _mapping(document, "fields", path), _mapping(document, "digests", path)
     for key in sorted(fields.keys() | digests.keys()):
