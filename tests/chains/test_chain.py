@@ -39,7 +39,7 @@ def walked(chain, steps=3, n=200):
 
 
 def same(a, b):
-    left, right = a._tensors(), b._tensors()
+    left, right = a.state()[1], b.state()[1]
     assert left.keys() == right.keys()
     assert all(torch.equal(left[key], right[key]) for key in left)
     assert encode(a.report_) == encode(b.report_)
@@ -256,9 +256,7 @@ def test_a_chain_that_has_not_begun_can_be_stored(tmp_path):
 
 def test_a_chain_of_the_first_edition_is_refused_with_a_sentence_that_says_what_to_do():
     folder = Path(__file__).parent / "first_edition"
-    with pytest.raises(
-        StoreError, match=r"chain\.json was written by Vestige 0\.1\.0.*or begin anew"
-    ):
+    with pytest.raises(StoreError, match=r"chain\.json was written by Vestige 0\.1\.0.*or begin anew"):
         Chain.load(folder)
 
 

@@ -18,7 +18,7 @@ def walk(chain, steps, n, seed=0):
 
 
 def hidden(chain):
-    return chain._tensors()["state.layer.0"]
+    return chain.state()[1]["state.layers.0"]
 
 
 @quiet

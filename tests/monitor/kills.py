@@ -61,7 +61,7 @@ def take(monitor, seed=None):
 
 def essence(monitor):
     """Everything that must not depend on kills: not the hour."""
-    tensors = {key: x.tolist() for key, x in monitor.chain._tensors().items()}
+    tensors = {key: x.tolist() for key, x in monitor.chain.state()[1].items()}
     return [encode(step)[0] | {"when": None} for step in monitor.history], tensors
 
 

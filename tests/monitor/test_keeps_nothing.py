@@ -35,7 +35,7 @@ def test_no_file_holds_a_real_value(name, keep_moments, tmp_path):
     real = np.concatenate([marked(N, 1), marked(N, 2)])
     assert found_in(tmp_path, real) == []
     assert found_in(tmp_path, np.concatenate([generated(1), generated(2)])) != []  # what may be kept is found
-    for x in monitor.chain._tensors().values():  # nor in coordinates of their own
+    for x in monitor.chain.state()[1].values():  # nor in coordinates of their own
         if x.ndim == 2 and x.shape[1] == 2:
             assert float(torch.cdist(x.double(), torch.tensor(real)).min()) > 1e-3
 
@@ -77,7 +77,7 @@ def test_without_moments_nothing_moves_with_the_mean_of_the_data(name, keep_mome
         monitor.step({"a": marked(N, 1) + shift}, {"a": generated(1)}, seed=1)
         return monitor.chain
 
-    here, there = (averages(chain_after(shift)._tensors()) for shift in (0.0, 0.3))
+    here, there = (averages(chain_after(shift).state()[1]) for shift in (0.0, 0.3))
     assert len(here) == 2
     assert all(torch.equal(x, y) for x, y in zip(here, there, strict=True)) == (not keep_moments)
 

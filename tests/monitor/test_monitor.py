@@ -35,7 +35,7 @@ def test_the_numbers_are_those_of_a_bare_chain(tmp_path):
         now = table[table.step == t].drop(columns="step").reset_index(drop=True)
         pd.testing.assert_frame_equal(now, chain.divergences(), check_exact=True)
     assert list(table.step.unique()) == [1, 2, 3]
-    left, right = monitor.chain._tensors(), chain._tensors()
+    left, right = monitor.chain.state()[1], chain.state()[1]
     assert all(torch.equal(left[key], right[key]) for key in right)
 
 

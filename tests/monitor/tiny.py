@@ -39,5 +39,5 @@ def contents(folder):
 
 def essence(monitor):
     """What a monitor knows, but for the hour."""
-    tensors = {key: x.tolist() for key, x in monitor.chain._tensors().items()}
+    tensors = {key: x.tolist() for key, x in monitor.chain.state()[1].items()}
     return [encode(step)[0] | {"when": None} for step in monitor.history], tensors

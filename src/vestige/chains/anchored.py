@@ -21,8 +21,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.chains.anchor_samples import AnchorSamples, balance_to
-from vestige.chains.step_ratio import ESTIMATORS, FittedRatio, bridged, fit_step, packed, unpacked
-from vestige.chains.strategy import Points, Strategy, TaskLogRatios, scalar, under
+from vestige.chains.step_ratio import ESTIMATORS, FittedRatio, bridged, fit_step
+from vestige.chains.strategy import Points, Strategy, TaskLogRatios
 from vestige.core import checks, rng
 from vestige.core.checks import declared, option
 from vestige.ratios import Stack
@@ -207,28 +207,3 @@ class Anchored(Strategy[dict[int, TaskState]]):
         if any(own.keys for own in state.values()):
             return None
         return {task: replace(own, anchors=replace(own.anchors, samples=samples[task])) for task, own in state.items()}
-
-    def pack(self, state: dict[int, TaskState]) -> dict[str, Tensor]:
-        """Samples, weights and fits of every task."""
-        out: dict[str, Tensor] = {}
-        for task, own in state.items():
-            s = own.anchors
-            parts = {"samples": s.samples, "weights": s.weights, "log_ratio": s.log_ratio}
-            parts |= {"inherited": scalar(s.inherited), "gap": scalar(s.gap)}
-            parts |= {"keys": scalar(len(own.keys)), "ratios": scalar(len(own.ratios))}
-            for i, ratio in enumerate(own.ratios):
-                parts |= {f"ratio.{i}.{key}": value for key, value in packed(ratio).items()}
-            out |= {f"{task}.{key}": value for key, value in parts.items()}
-        return out
-
-    def unpack(self, tensors: Mapping[str, Tensor]) -> dict[int, TaskState]:
-        """The inverse of `pack`."""
-        state = {}
-        for task in sorted({int(key.split(".")[0]) for key in tensors}):
-            own = under(f"{task}.", tensors)
-            ratios = [unpacked(under(f"ratio.{i}.", own)) for i in range(int(own["ratios"]))]
-            numbers = float(own["inherited"]), float(own["gap"])
-            anchors = AnchorSamples(own["samples"], own["weights"], own["log_ratio"], *numbers)
-            keys = int(own["keys"])
-            state[task] = TaskState(anchors, tuple(ratios[:keys]), ratios[keys] if len(ratios) > keys else None)
-        return state

@@ -20,9 +20,9 @@ docs/chains.md has the other beds and divergences, what fails, and the open prob
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,16 +30,18 @@ import pandas as pd
 from torch import Tensor
 
 from vestige import store
-from vestige.chains.anchored import Anchored
+from vestige.chains.anchored import Anchored, TaskState
 from vestige.chains.estimates import report_of
 from vestige.chains.every_step import EveryStep
 from vestige.chains.keyframe import Keyframe
+from vestige.chains.log_linear import LogLinearState
 from vestige.chains.report import AVERAGE, ChainLimits, StepReport, Task
-from vestige.chains.strategy import Job, Strategy, TaskLogRatios, under
+from vestige.chains.strategy import Job, Strategy, TaskLogRatios
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, Kind
 from vestige.core.errors import InputError, NotFitted, StoreError, VestigeWarning
 from vestige.ratios import divergences, weights
+from vestige.ratios.base import known_ratios
 
 # Every strategy by its name, one line each.
 STRATEGIES: dict[str, type[Strategy[Any]]] = {
@@ -50,6 +52,22 @@ STRATEGIES: dict[str, type[Strategy[Any]]] = {
 FILE = "chain.json"
 # The divergences that most people ask for.
 SHOWN = ("kl", "reverse_kl", "js", "hellinger2")
+
+
+@dataclass(frozen=True, eq=False)
+class ChainState:
+    """What is stored of a chain."""
+
+    strategy: Strategy[Any]
+    names: tuple[str, ...]
+    level: float
+    min_samples: int
+    limits: ChainLimits
+    born: tuple[tuple[Task, int], ...]  # the step at which each task came, in order of arrival
+    width: int | None
+    report: StepReport | None
+    log_ratio_q: tuple[Tensor, ...]  # by task
+    state: dict[int, TaskState] | LogLinearState | None
 
 
 class Chain:
@@ -209,13 +227,7 @@ class Chain:
 
     def kept(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every array that the chain holds, and that `save` writes."""
-        return {key: tuple(value.shape) for key, value in self._tensors().items()}
-
-    def _tensors(self) -> dict[str, Tensor]:
-        tensors = {f"log_ratio_q.{i}": x for i, x in self._log_ratio_q.items()}
-        if self._state is not None:
-            tensors |= {f"state.{key}": value for key, value in self.strategy.pack(self._state).items()}
-        return tensors
+        return {key: tuple(value.shape) for key, value in self.state()[1].items()}
 
     def save(self, folder: str | Path) -> Path:
         """Write everything that the chain needs to go on to `folder`, whole or not at all."""
@@ -223,18 +235,10 @@ class Chain:
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Everything that the chain needs to go on: fields of plain JSON, and tensors by name."""
-        fields = {
-            "strategy": self.strategy.name,
-            "options": dataclasses.asdict(self.strategy),  # type: ignore[call-overload]
-            "names": list(self.names),
-            "level": self.level,
-            "min_samples": self.min_samples,
-            "limits": dataclasses.asdict(self.limits),
-            "born": [[task, step] for task, step in self._born.items()],
-            "width": self._width,
-            "report": None if self.report_ is None else store.encode(self.report_)[0],
-        }
-        return fields, self._tensors()
+        settings = self.strategy, self.names, self.level, self.min_samples, self.limits
+        born, log_ratio_q = tuple(self._born.items()), tuple(self._log_ratio_q.values())
+        fields, tensors = store.encode(ChainState(*settings, born, self._width, self.report_, log_ratio_q, self._state))
+        return fields, tensors
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -243,21 +247,18 @@ class Chain:
         stored = store.load(path, "chain")
         try:
             return cls.from_state(*stored)
-        except (KeyError, TypeError, InputError) as error:
-            raise StoreError(f"{path} does not hold a chain that this version can read: {error}.") from None
+        except (TypeError, InputError, StoreError) as error:
+            raise StoreError(f"{path} does not hold a chain that this version can read: {error}") from None
 
     @classmethod
     def from_state(cls, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         """The chain whose `state` this is."""
-        options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields["options"].items()}
-        settings = {name: fields[name] for name in ("names", "level", "min_samples")}
-        chain = cls(fields["strategy"], **settings, limits=ChainLimits(**fields["limits"]), preset=None, **options)
-        chain._born = dict(fields["born"])
-        chain._width = fields["width"]
-        if fields["report"] is not None:
-            chain.report_ = store.decode(StepReport, fields["report"])
-            chain._state = chain.strategy.unpack(under("state.", tensors))
-            chain._log_ratio_q = {int(i): x for i, x in under("log_ratio_q.", tensors).items()}
+        known: dict[str, type] = {kind.__name__: kind for kind in STRATEGIES.values()}
+        read: ChainState = store.decode(ChainState, fields, tensors, classes=known | known_ratios())
+        chain = cls(names=read.names, level=read.level, min_samples=read.min_samples, limits=read.limits)
+        chain.strategy, chain.report_ = read.strategy, read.report
+        chain._born, chain._width, chain._state = dict(read.born), read.width, read.state
+        chain._log_ratio_q = dict(enumerate(read.log_ratio_q))
         return chain
 
 

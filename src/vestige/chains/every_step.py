@@ -190,14 +190,6 @@ class EveryStep(Strategy[LogLinearState]):
         samples = state.tasks[task].samples
         return samples, torch.softmax(state.log_ratio(task, samples), 0)
 
-    def pack(self, state: LogLinearState) -> dict[str, Tensor]:
-        """Layers and what belongs to each task."""
-        return state.pack()
-
-    def unpack(self, tensors: Mapping[str, Tensor]) -> LogLinearState:
-        """The inverse of `pack`."""
-        return LogLinearState.unpack(tensors)
-
 
 def _coordinates(p: Tensor, q: Tensor) -> Standardiser:
     even = [x.new_full((len(x),), 1 / len(x)) for x in (p, q)]

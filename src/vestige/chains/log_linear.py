@@ -15,7 +15,7 @@ exponential averages to (`level`), so that Eq. 6 holds for the mean as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,7 +24,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vestige.chains.step_losses import StepValue
-from vestige.chains.strategy import scalar, under
 from vestige.core import rng
 from vestige.core.numerics import log_mean_exp
 from vestige.ratios.standardise import Standardiser
@@ -234,30 +233,3 @@ class LogLinearState:
     def log_ratio(self, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         """log r_t of all members together."""
         return self.member_log_ratios(task, x).mean(0) - self.tasks[task].level
-
-    def pack(self) -> dict[str, Tensor]:
-        """As tensors by name."""
-        packed = {f"layer.{i}": x for i, x in enumerate(self.layers)}
-        for i, side in enumerate(self.tasks):
-            parts = side.standardise.state() | {
-                "samples": side.samples,
-                "anchor": side.anchor,
-                "anchor_weights": side.anchor_weights,
-                "log_normaliser": side.log_normaliser,
-                "level": scalar(side.level),
-                "depth": scalar(side.depth),
-            }
-            packed |= {f"task.{i}.{key}": value for key, value in parts.items()}
-        return packed
-
-    @classmethod
-    def unpack(cls, tensors: Mapping[str, Tensor]) -> LogLinearState:
-        """The inverse of `pack`."""
-        layers = under("layer.", tensors)
-        ordered = tuple(layers[str(i)] for i in range(len(layers)))
-        sides = []
-        for i in range(ordered[-1].shape[2]):
-            own = under(f"task.{i}.", tensors)
-            kept = own["samples"], own["anchor"], own["anchor_weights"], own["log_normaliser"]
-            sides.append(LogLinearTask(Standardiser.from_state(own), *kept, float(own["level"]), int(own["depth"])))
-        return cls(ordered, tuple(sides))

@@ -20,9 +20,7 @@ from torch import Tensor
 from vestige.core import checks
 from vestige.core.numerics import weighted_mean
 from vestige.ratios import LSIF, ULSIF, Bridge, FGANRatio, KLIEPNet, Logistic, Ratio, Stack
-from vestige.ratios.base import known_ratios
 from vestige.ratios.cross_fit import CrossFit, HeldOutFit, cross_fit
-from vestige.store.codec import from_tensors, to_tensors
 
 FittedRatio = Stack | CrossFit
 
@@ -75,14 +73,3 @@ def fit_step(
         return found
     bridge = Bridge(JUMP, waymarks)
     return cross_fit(bridge, p, q, weights, None, folds=stack.folds, calibrated=False, seed=seed)
-
-
-def packed(ratio: FittedRatio) -> dict[str, Tensor]:
-    """As tensors by name."""
-    return to_tensors(ratio)
-
-
-def unpacked(state: dict[str, Tensor]) -> FittedRatio:
-    """The inverse of `packed`."""
-    read: FittedRatio = from_tensors(FittedRatio, state, classes=known_ratios())
-    return read

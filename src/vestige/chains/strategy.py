@@ -1,8 +1,8 @@
 """What every chain strategy offers, and what it finds of one task at one step.
 
 A strategy is a frozen configuration with pure methods: `step` takes a state and returns a new one, so a step that fails
-changes nothing. Tasks are known to it by their position in the chain, 0, 1, 2, ... in order of arrival. `pack` and
-`unpack` turn a state into tensors by name and back, without loss: a chain that was stored goes on with the same bits.
+changes nothing. Tasks are known to it by their position in the chain, 0, 1, 2, ... in order of arrival. A
+state is stored by the one codec, without loss: a chain that was stored goes on with the same bits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -90,21 +89,3 @@ class Strategy(ABC, Generic[State]):
     def encoded_anew(self, state: State, samples: Mapping[int, Tensor]) -> State | None:
         """The state with other codes of the same anchor samples; None where ratios of older codes are needed, too."""
         return None
-
-    @abstractmethod
-    def pack(self, state: State) -> dict[str, Tensor]:
-        """The state as tensors by name."""
-
-    @abstractmethod
-    def unpack(self, tensors: Mapping[str, Tensor]) -> State:
-        """The inverse of `pack`."""
-
-
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names start with `prefix`, without it."""
-    return {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
-
-
-def scalar(value: Any) -> Tensor:  # noqa: ANN401 - int or float
-    """A number as a 0-d tensor that keeps all of its digits."""
-    return torch.tensor(value, dtype=torch.int64 if isinstance(value, int) else torch.float64)

@@ -36,4 +36,4 @@ def _what(name: str, shape: tuple[int, ...], keep_moments: bool) -> str:
         return SAMPLES
     if last in ("shift", "scale"):
         return MOMENTS if keep_moments else MODEL_MOMENTS
-    return GROUPS if ".mixture." in name else WEIGHTS
+    return GROUPS if ".mixtures." in name else WEIGHTS
