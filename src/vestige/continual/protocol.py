@@ -70,7 +70,7 @@ def run(
     `reference` gives the accuracies a*_k of RWalk Eq. 4: the Record of a `joint` run on the same stream (its diagonal),
     or the numbers themselves. Both heads are measured in one run where both are defined. `checkpoint` is a folder for
     what is needed to go on after an interruption; it may go when the Record is stored. `uncertainty` measures how sure
-    the learner is on every task after each, too, into the Record's `values` (see `_doubts`).
+    the learner is on every task after each, too, into the Record's `values` (see `_uncertainty`).
     """
     owner = "protocol.run"
     epochs = checks.whole(epochs, "epochs", owner, low=1)
@@ -128,9 +128,9 @@ def run(
         wall = time.perf_counter()
         for head, row in measured(k).items():
             so_far.numbers[f"matrix {head}"][k] = row
-        for name, doubts in (_doubts(stream, learner, k, tests) if uncertainty else {}).items():
-            empty = torch.full((len(stream), *doubts.shape), torch.nan, **CPU)
-            so_far.numbers.setdefault(f"value {name}", empty)[k] = doubts
+        for name, unsure in (_uncertainty(stream, learner, k, tests) if uncertainty else {}).items():
+            empty = torch.full((len(stream), *unsure.shape), torch.nan, **CPU)
+            so_far.numbers.setdefault(f"value {name}", empty)[k] = unsure
         so_far.seconds["eval"].append(time.perf_counter() - wall)
         so_far.tasks = k + 1
         kept.save(learner, so_far)
@@ -214,7 +214,9 @@ def _accuracies(
     return {head: right[head] / len(test.y) for head in heads}
 
 
-def _doubts(stream: Stream, learner: Learner, k: int, tests: Sequence[TestSet]) -> dict[str, Float64[Tensor, "t ..."]]:
+def _uncertainty(
+    stream: Stream, learner: Learner, k: int, tests: Sequence[TestSet]
+) -> dict[str, Float64[Tensor, "t ..."]]:
     """Entropies, mutual information, ECE and reliability on every task after task k, a row each; NaN without tests.
 
     Single-head, probabilities are taken among all outputs that tasks 1..k trained: the same for every task that is
