@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from linear_system import System, linear_policy
-from vestige.policy.coverage import coverage
 from vestige.policy.dynamics import Trajectories
+from vestige.policy.estimates import coverage
 
 SYSTEM = System.default()
 POLICY = linear_policy([[0.0, -0.2]], [0.0], 0.5)

@@ -5,10 +5,10 @@ import torch
 
 from vestige.policy.collect import collect
 from vestige.policy.environments import describe
+from vestige.policy.estimates import Limits
 from vestige.policy.evaluation import reward_gap
 from vestige.policy.policies import GaussianPolicy
 from vestige.policy.rewards import REWARDS, known_reward
-from vestige.policy.verdicts import Limits
 
 pytest.importorskip("gymnasium", reason="needs pip install 'vestige[policy]'")
 pytest.importorskip("mujoco", reason="needs pip install 'vestige[policy]'")

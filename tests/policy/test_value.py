@@ -6,8 +6,14 @@ import pytest
 import torch
 
 from linear_system import System, linear_policy
-from vestige.policy.resampling import episode_counts, trajectory_counts
-from vestige.policy.value import self_normalised, shuffled, trajectory_log_weights, weighted_values
+from vestige.policy.value import (
+    episode_counts,
+    self_normalised,
+    shuffled,
+    trajectory_counts,
+    trajectory_log_weights,
+    weighted_values,
+)
 
 SYSTEM = System.default()
 WRONG = SYSTEM.biased([0.03, 0.03], 0.11)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vestige.policy.verdicts import judge
+from vestige.policy.estimates import judge
 
 FINE = {
     "trajectories": 1000,

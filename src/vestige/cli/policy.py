@@ -177,7 +177,7 @@ class Collect:
         """Simulate and write."""
         from vestige.core import checks
         from vestige.policy.collect import collect, truth_of
-        from vestige.policy.log_files import ENDINGS
+        from vestige.policy.logs import ENDINGS
         from vestige.policy.policies import GaussianPolicy
 
         if self.out.suffix not in ENDINGS:  # before the work

@@ -28,15 +28,13 @@ from torch import Tensor
 from vestige.core import checks, rng
 from vestige.core.estimate import Estimate
 from vestige.policy.bounds import require_bounds, require_inside
-from vestige.policy.coverage import coverage
 from vestige.policy.dynamics import Dynamics, Reward, require_rows
-from vestige.policy.estimates import from_logs, from_model, transition_log_ratios
+from vestige.policy.estimates import coverage, from_logs, from_model, judge, transition_log_ratios
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy
 from vestige.policy.regression import Settings
 from vestige.policy.transitions import TransitionRatio
 from vestige.policy.value import Weighted
-from vestige.policy.verdicts import judge
 
 OWNER = "policy.evaluate"
 

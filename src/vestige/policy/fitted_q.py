@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy
-from vestige.policy.resampling import episode_counts
+from vestige.policy.value import episode_counts
 from vestige.ratios.logistic import design
 from vestige.ratios.standardise import Standardiser
 
