@@ -128,7 +128,6 @@ def cycle(edges: dict[str, set[str]]) -> list[str]:
     return []
 
 
-@pytest.mark.xfail(reason="cycles of the first edition", strict=True)
 def test_there_are_no_import_cycles():
     assert cycle(graph({name: path.read_text() for name, path in FILES.items()})) == []
 

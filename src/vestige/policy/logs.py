@@ -1,13 +1,13 @@
 """Logged experience of a behaviour policy: flat transitions (s, a, r, s'), the rows of an episode one after the other.
 
-`Logs.of` takes arrays of any kind and checks them, once; `Logs.read` does it for a file (see `log_files` for the
+`Logs.of` takes arrays of any kind and checks them, once; `Logs.read` does it for a file (see below for the
 layout). Actions are those that were carried out: where a policy's draw was cut at the bounds of the space, the cut
 one, and `log_probs` is the behaviour's log density of that action (of its point mass at a bound), as
 `GaussianPolicy.log_prob` gives it.
 
 An episode that ends without `terminated` was cut off; what would have followed is not known.
 
-Rows of logs: put in the order of time, numbered by episode, and checked to follow each other.
+Rows are put in the order of time, numbered by episode, and checked to follow each other.
 
 Logs on disk, in formats that every language writes: .npz, .parquet, .csv. Nothing in a file is ever executed.
 
@@ -83,7 +83,7 @@ class Logs:
         `steps` puts the rows of each episode in order; without it they must be in order already. Without
         `next_observations` they are taken from the row that follows, and the last row of each episode is dropped; an
         episode that ends in a terminal state is refused then. Rows that do not go on where the one before ended are
-        refused or warned of, see `log_rows.require_chain`.
+        refused or warned of, see `require_chain`.
         """
         s = checks.samples(observations, "observations", owner, dtype=None)
         m = len(s)
