@@ -33,7 +33,7 @@ from vestige.core import rng
 from vestige.core.errors import InputError, StoreError
 from vestige.data.streams import permuted, split, two_task
 
-SMALL = {"hidden": (32,), "lr": 3e-3}
+SMALL = {"hidden": (32,), "learning_rate": 3e-3}
 
 
 @pytest.fixture(scope="module")
