@@ -26,7 +26,6 @@ from vestige.chains.strategy import Points, Strategy, TaskLogRatios
 from vestige.core import checks, rng
 from vestige.core.checks import declared, option
 from vestige.ratios import Stack
-from vestige.ratios.cross_fit import HeldOutFit
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,20 +84,11 @@ class Anchored(Strategy[dict[int, TaskState]]):
             standardise="mixture" if self.moments else "model",
         )
 
-    def fit(self, p: Tensor, q: Tensor, p_weights: Tensor | None, start: FittedRatio | None, seed: int) -> HeldOutFit:
-        """This step's ratio."""
+    def recipe(self) -> dict[str, Any]:
+        """How `fit_step` is to learn a step's ratio."""
         above = self.bridge_above if self.moments else math.inf
-        return fit_step(
-            p,
-            q,
-            p_weights,
-            stack=self.stack(),
-            estimator=self.estimator,
-            bridge_above=above,
-            waymarks=self.waymarks,
-            start=start,
-            seed=seed,
-        )
+        known = {"estimator": self.estimator, "waymarks": self.waymarks}
+        return {"stack": self.stack(), "bridge_above": above, **known}
 
     def step(
         self,
@@ -119,7 +109,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
 
     def arrive(self, p: Tensor, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
         """The data is here, for the only time: fit log p/q_1 and weight the anchor samples."""
-        fit = self.fit(p, q, None, None, seed)
+        fit = fit_step(p, q, None, **self.recipe(), start=None, seed=seed)
         anchors = self.reweighted(p, None, q, fit.log_ratio_q, inherited=1 / len(p), gap=fit.gap, seed=seed)
         # the data itself is averaged over; what the anchors are worth is said already, for the steps to come
         points = Points(fit.log_ratio_p, None, None)
@@ -141,7 +131,8 @@ class Anchored(Strategy[dict[int, TaskState]]):
 
     def advance(self, state: TaskState, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
         """Anchor samples against this step's."""
-        fit = self.fit(state.anchors.samples, q, state.anchors.weights, state.newest, seed)
+        p, weights = state.anchors.samples, state.anchors.weights
+        fit = fit_step(p, q, weights, **self.recipe(), start=state.newest, seed=seed)
         found = self.found(state.anchors, fit.log_ratio_q, fit.log_ratio_p, fit.gap, 2, bridged(fit.ratio))
         return TaskState(state.anchors, (), fit.ratio), found
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vestige.chains.anchored import Anchored, TaskState
-from vestige.chains.step_ratio import bridged
+from vestige.chains.step_ratio import bridged, fit_step
 from vestige.chains.strategy import TaskLogRatios
 from vestige.core.checks import option
 
@@ -40,7 +40,7 @@ class Keyframe(Anchored):
     def advance(self, state: TaskState, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
         """Key against this step's samples; they become the key if they are far from it."""
         key = state.anchors
-        fit = self.fit(key.samples, q, None, state.newest, seed)
+        fit = fit_step(key.samples, q, None, **self.recipe(), start=state.newest, seed=seed)
         to_key = torch.stack([step.log_ratio(q) for step in state.keys]).sum(0)
         log_ratio_q, log_ratio_p = to_key + fit.log_ratio_q, key.log_ratio + fit.log_ratio_p
         gap, far = key.gap + fit.gap, bridged(fit.ratio)

@@ -55,34 +55,41 @@ def stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
 def encode(value: object) -> tuple[Any, dict[str, Tensor]]:
     """`value` as plain JSON, in which {"tensor": key} stands for a tensor, and the tensors by key."""
     tensors: dict[str, Tensor] = {}
-    return _plain(value, "", tensors), tensors
+    whole: list[Any] = [None]
+    todo: list[tuple[Any, Any, Any, str]] = [(whole, 0, value, "")]  # where it goes, what it is, and its path
+    while todo:
+        into, place, entry, path = todo.pop()
+        into[place], inside = _plain(entry, path, tensors)
+        at = f"{path}." if path else ""
+        todo += [(into[place], key, inner, f"{at}{key}") for key, inner in reversed(inside)]
+    return whole[0], tensors
 
 
-def _plain(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:  # noqa: ANN401 - any stored value
+def _plain(value: Any, path: str, tensors: dict[str, Tensor]) -> tuple[Any, list[tuple[Any, Any]]]:  # noqa: ANN401
+    """A stored value, or the empty container of one and what is to be put in it, by key."""
     if value is None or isinstance(value, bool | int | str):
-        return value
+        return value, []
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        return (value if math.isfinite(value) else str(value)), []
     if isinstance(value, torch.Generator):
         value = value.get_state()
     if isinstance(value, Tensor):
         tensors[path] = value.detach()
-        return {TENSOR: path}
+        return {TENSOR: path}, []
     if isinstance(value, Path):
-        return str(value)
-    at = f"{path}." if path else ""
-    if isinstance(value, nn.Module):
-        return {CLASS: type(value).__name__} | _plain(dict(value.state_dict()), path, tensors)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry, f"{at}{key}", tensors) for key, entry in value.items()}
+        return str(value), []
     if isinstance(value, list | tuple | set | frozenset):
         entries = sorted(value) if isinstance(value, set | frozenset) else value
-        return [_plain(entry, f"{at}{i}", tensors) for i, entry in enumerate(entries)]
+        return [None] * len(entries), list(enumerate(entries))
+    if isinstance(value, Mapping):
+        return {}, [(str(key), entry) for key, entry in value.items()]
+    head = {CLASS: type(value).__name__}
+    if isinstance(value, nn.Module):
+        return head, list(value.state_dict().items())
     names = stored_names(type(value))
     if not names and not dataclasses.is_dataclass(value):
         raise TypeError(f"The codec has no way to store a {type(value).__name__} (at '{path}').")
-    held = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    return {CLASS: type(value).__name__} | {k: _plain(v, f"{at}{k}", tensors) for k, v in held.items()}
+    return head, [(name, getattr(value, name)) for name in names if hasattr(value, name)]
 
 
 def decode(
