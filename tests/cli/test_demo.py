@@ -1,44 +1,22 @@
 """`vestige demo` with small settings: a page, Records, a table, JSON; and no half page."""
 
-import io
 import json
-from contextlib import redirect_stdout
 
 import pytest
 
 from vestige.cli import main
 from vestige.cli.demo import jobs as demo
-from vestige.cli.demo.drift import DriftConfig, GeneratorConfig
-from vestige.cli.demo.jobs import LearnersConfig
 from vestige.continual.record import Record
 from vestige.core.plain import plain
 
-SMALL = demo.DemoConfig(
-    drift=DriftConfig(digits=2, samples=150, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
-    learners=LearnersConfig(
-        epochs=1, batch_size=64, hidden=(8,), fields={"vcl": {"train_samples": 1, "test_samples": 2, "fit_steps": 2}}
-    ),
-)
-
-
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory):
-    """One run for the tests that look at it: its folder, what it found, what it printed."""
-    folder, real, found = tmp_path_factory.mktemp("demo") / "report", demo.run, []
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
-        patch.setattr(demo, "DEFAULT", SMALL)
-        patch.setattr(demo, "run", lambda **given: found.append(real(**given)) or found[-1])
-        assert main(["demo", "--seed", "3", "--out", str(folder)]) == 0
-    return folder, found[0], printed.getvalue()
-
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(demo, "DEFAULT", SMALL)
+def small(monkeypatch, demo_run):
+    monkeypatch.setattr(demo, "DEFAULT", demo_run.found.config)
 
 
-def test_it_writes_a_page_and_records_and_says_where(ran):
-    folder, _, printed = ran
+def test_it_writes_a_page_and_records_and_says_where(demo_run):
+    folder, printed = demo_run.folder, demo_run.printed
     assert "<h1>" in (folder / "index.html").read_text()
     assert len([Record.load(path) for path in (folder / "records").glob("*.json")]) == 5
     assert printed.splitlines()[-1] == f"Written to {folder / 'index.html'}."
@@ -46,8 +24,8 @@ def test_it_writes_a_page_and_records_and_says_where(ran):
         assert text in printed
 
 
-def test_json_goes_over_the_page_of_the_run_before(ran, monkeypatch, capsys):
-    folder, found, _ = ran
+def test_json_goes_over_the_page_of_the_run_before(demo_run, monkeypatch, capsys):
+    folder, found = demo_run.folder, demo_run.found
     before = (folder / "index.html").read_bytes()
     monkeypatch.setattr(demo, "run", lambda **_: found)
     assert main(["demo", "--json", "--out", str(folder)]) == 0
@@ -58,10 +36,10 @@ def test_json_goes_over_the_page_of_the_run_before(ran, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_json(ran, tmp_path, capsys):
+def test_the_same_seed_gives_the_same_json(demo_run, tmp_path, capsys):
     assert main(["demo", "--json", "--seed", "3", "--out", str(tmp_path)]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == plain(ran[1].to_json()) | {"page": str(tmp_path / "index.html")}
+    assert told == plain(demo_run.found.to_json()) | {"page": str(tmp_path / "index.html")}
 
 
 def test_a_run_that_ends_early_leaves_no_page(tmp_path, monkeypatch):

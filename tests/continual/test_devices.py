@@ -38,14 +38,6 @@ def test_a_method_learns_far_away_to_the_same_bits(name):
     assert waited.call_count == 2  # once a task, before the clock is read
 
 
-@pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
-def test_weighted_replay_resamples_far_away_to_the_same_bits():
-    stream, fields = two_tasks(), LEARNERS["weighted_replay"].fields | {"resample": True}
-    here = protocol.run(stream, build("weighted_replay", stream, **fields))
-    with far():
-        assert numbers(protocol.run(stream, build("weighted_replay", stream, **fields))) == numbers(here)
-
-
 def taught(name, **options):
     """A generator that has learnt a condition, two more with its own replay, and one anew with replay that is given."""
     generator = make(name, **options, **({"epochs": 1} if "epochs" in ROWS[name] else {"steps": 3}))
@@ -125,7 +117,10 @@ def blobs_near():
 
 
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
-@pytest.mark.parametrize("name", ["ewc_pp_s", "vcl_coreset", "vgr", "weighted_replay"])
+@pytest.mark.parametrize(
+    "name",
+    ["ewc_pp_s", "vcl_coreset", *(pytest.param(name, marks=pytest.mark.slow) for name in ("vgr", "weighted_replay"))],
+)
 def test_a_run_goes_on_far_away_from_its_checkpoint(name, tmp_path):
     stream, fields = two_tasks(), LEARNERS[name].fields
     with far():

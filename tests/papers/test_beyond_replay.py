@@ -37,9 +37,8 @@ TINY = dataclasses.replace(
 
 
 def test_a_smoke_run_reloads_and_is_read(tmp_path):
-    units = runner.plan(
-        "beyond-replay", tmp_path, preset="smoke", seeds=1, overrides={"data": "digits", "generator": SKEWED}
-    )
+    smaller = {"data": "digits", "generator": SKEWED, "epochs": 1, "steps": 8, "per_class": 50}
+    units = runner.plan("beyond-replay", tmp_path, preset="smoke", seeds=1, overrides=smaller)
     (record,) = [finished.record for finished in runner.run(units)]
     assert units[0].finished().id == record.id
     assert set(record.values) == {*ROWS, VGR}

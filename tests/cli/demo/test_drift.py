@@ -8,24 +8,14 @@ import torch
 
 from vestige import data
 from vestige.chains import Chain
-from vestige.cli.demo.drift import (
-    DIVERGENCE,
-    DigitDrift,
-    DigitGenerator,
-    DriftConfig,
-    GeneratorConfig,
-    by_digit,
-    follow,
-)
+from vestige.cli.demo.drift import DIVERGENCE, DigitDrift, DigitGenerator, by_digit
 from vestige.core import rng
 from vestige.features import PCA
 
-CONFIG = DriftConfig(digits=2, samples=200, dims=3, generator=GeneratorConfig(hidden=64, steps=400))
 
-
-@pytest.fixture(scope="module")
-def found():
-    return follow(data.load("digits"), CONFIG, seed=0)
+@pytest.fixture
+def found(demo_run):
+    return demo_run.found.drift
 
 
 def test_nothing_is_said_of_a_digit_before_it_came(found):
@@ -40,17 +30,18 @@ def test_the_monitor_says_what_the_truth_says_while_the_data_is_there(found):
     assert float(found.monitor[1, 0]) != float(found.truth[1, 0])
 
 
-def test_the_truth_is_a_chain_of_one_step_with_the_data(found):
+def test_the_truth_is_a_chain_of_one_step_with_the_data(demo_run):
+    found, config = demo_run.found.drift, demo_run.found.config.drift
     kept = by_digit(data.load("digits"), 2)
-    generator = DigitGenerator(CONFIG.generator, n_pixels=64, n_digits=2, seed=0)
+    generator = DigitGenerator(config.generator, n_pixels=64, n_digits=2, seed=3)
     for x in kept:
         generator.learn(x)
     seen = PCA(dims=3).fit(kept[0])
-    model = {j: seen.codes(generator.sample(200, j, seed=rng.child_seed(0, "monitor", 1))).double() for j in (0, 1)}
+    model = {j: seen.codes(generator.sample(200, j, seed=rng.child_seed(3, "monitor", 1))).double() for j in (0, 1)}
     chain = Chain(names=(DIVERGENCE,), estimator="quadratic")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        report = chain.step({j: seen.codes(kept[j]).double() for j in (0, 1)}, model, seed=0)
+        report = chain.step({j: seen.codes(kept[j]).double() for j in (0, 1)}, model, seed=3)
     assert [own.estimates[DIVERGENCE].value for own in report.tasks] == pytest.approx(found.truth[1].tolist())
 
 

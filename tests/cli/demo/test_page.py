@@ -5,37 +5,24 @@ import json
 import pytest
 
 from vestige.cli.demo import jobs as demo
-from vestige.cli.demo.drift import DriftConfig, GeneratorConfig
-from vestige.cli.demo.jobs import LearnersConfig
 from vestige.cli.demo.page import page, summary
 
-SMALL = demo.DemoConfig(
-    drift=DriftConfig(digits=2, samples=200, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
-    learners=LearnersConfig(
-        epochs=1, hidden=(16,), fields={"vcl": {"train_samples": 1, "test_samples": 2, "fit_steps": 5}}
-    ),
-)
+
+@pytest.fixture
+def found(demo_run):
+    return demo_run.found
 
 
-@pytest.fixture(scope="module")
-def heard():
-    return []
-
-
-@pytest.fixture(scope="module")
-def found(heard):
-    return demo.run(seed=0, config=SMALL, on_progress=lambda what, share: heard.append((what, share)))
-
-
-def test_progress_goes_from_nothing_to_everything(found, heard):
-    shares = [share for _, share in heard]
+def test_progress_goes_from_nothing_to_everything(demo_run):
+    shares = [share for _, share in demo_run.heard]
     assert shares == sorted(shares)
     assert shares[0] == 0.0
     assert 0 < shares[1] < 0.5
     assert shares[-1] == 1.0
 
 
-def test_progress_says_which_part_is_under_way(heard, found):
+def test_progress_says_which_part_is_under_way(demo_run):
+    heard = demo_run.heard
     said = list(dict.fromkeys(what for what, _ in heard))
     learners = [f"{name} learns" for name in (demo.REFERENCE, *demo.LEARNERS)]
     assert said == ["a generator learns digit after digit", *learners, "weights correct a biased set"]
