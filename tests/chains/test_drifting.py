@@ -91,7 +91,7 @@ def test_sinh_arcsinh_rows_are_what_the_formula_says():
     torch.testing.assert_close(one.log_prob(x), Normal(straight, 2.0).log_prob(x)[:, 0])
 
 
-def test_the_mixture_is_that_of_torch_and_its_truth_is_stable():
+def test_the_mixture_is_that_of_torch_and_its_truth_is_that_of_fresh_rows():
     bed = mixture()
     p, q = bed.p(), bed.q(30)
 
@@ -108,7 +108,11 @@ def test_the_mixture_is_that_of_torch_and_its_truth_is_stable():
     assert abs(float(fresh.mean()) - bed.true("kl", 30)) < 4 * spread
     assert bed.true_error("kl", 30) < 0.01
     assert bed.true("kl", 30) == pytest.approx(5.7, abs=0.15)
-    assert mixture(n_steps=50).true("kl", 50) == pytest.approx(bed.true("kl", 30), abs=0.04)  # other fixed draws
+
+
+@pytest.mark.slow
+def test_the_truth_of_a_mixture_does_not_hang_on_its_fixed_draws():
+    assert mixture(n_steps=50).true("kl", 50) == pytest.approx(mixture().true("kl", 30), abs=0.04)
 
 
 def test_modes_sample_all_modes_with_their_deviation():

@@ -17,8 +17,7 @@ def run(folder, *wanted):
 
 
 def test_a_handful_of_kills_and_two_processes_at_once(tmp_path):
-    seen = run(tmp_path, "random=3", "every=11", "made=9", "two=4")
-    assert seen["random"]["kills"] == 3
+    seen = run(tmp_path, "every=11", "made=9", "two=4")
     assert seen["every"]["kills"] > 6
     assert seen["every"]["left_behind"] > 2  # so the kills did hit the writing
     assert 0 < seen["made"]["made"] < seen["made"]["kills"]

@@ -27,8 +27,7 @@ def killed(folder, *wanted):
 
 
 def test_a_handful_of_kills(tmp_path):
-    seen = killed(tmp_path, "random=3", "every=17")
-    assert seen["random"]["kills"] == 3
+    seen = killed(tmp_path, "every=17")
     assert seen["every"]["kills"] > 2
     assert seen["every"]["left_behind"] > 0  # so the kills did hit the writing
     assert seen["every"]["resumed"] > 0  # and runs did go on from a border

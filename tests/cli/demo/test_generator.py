@@ -6,7 +6,7 @@ import torch
 from vestige import data
 from vestige.cli.demo.drift import DigitGenerator, GeneratorConfig, by_digit
 
-SHORT = GeneratorConfig(hidden=64)
+SHORT = GeneratorConfig(hidden=64, steps=400)
 
 
 @pytest.fixture(scope="module")
