@@ -152,6 +152,5 @@ def class_names(files: dict[str, Path]) -> dict[str, list[str]]:
     return homes
 
 
-@pytest.mark.xfail(reason="names of the first edition", strict=True)
 def test_a_class_name_is_used_once():
     assert {name: homes for name, homes in class_names(FILES).items() if len(homes) > 1} == {}

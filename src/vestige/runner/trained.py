@@ -98,7 +98,7 @@ class OnHeldOutRows:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class TrainedArm:
     """One arm of an experiment, ready to be audited; nothing is loaded or built before `parts` is called."""
 
     label: str
@@ -107,7 +107,7 @@ class Evaluation:
     batch_size: int
 
 
-def evaluations(experiment: Experiment[Any], preset: str, seed: int) -> list[Evaluation]:
+def evaluations(experiment: Experiment[Any], preset: str, seed: int) -> list[TrainedArm]:
     """Every arm of `experiment` at `preset`; an experiment without streams of tasks is refused."""
     if not isinstance(experiment, Trained):
         raise InputError(
@@ -120,7 +120,7 @@ def evaluations(experiment: Experiment[Any], preset: str, seed: int) -> list[Eva
 
     arms = list(experiment.arms(experiment.presets[preset]))
     names = labels(arms, experiment.name)
-    return [Evaluation(name, made(arm), arm.epochs, arm.batch_size) for name, arm in zip(names, arms, strict=True)]
+    return [TrainedArm(name, made(arm), arm.epochs, arm.batch_size) for name, arm in zip(names, arms, strict=True)]
 
 
 def labels(arms: Sequence[Any], alone: str) -> list[str]:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -251,23 +251,6 @@ def load_into(skeleton: Mapping[str, Tensor], tensors: Mapping[str, Tensor], own
                 f"Got {have.dtype} {tuple(have.shape)} instead."
             )
     return dict(tensors)
-
-
-def load_built(cls: type[T], path: str | Path, kind: str, build: Callable[[dict[str, Any]], Any]) -> T:
-    """What stands at `path`, of class `cls`: built from its configuration, then given its state and its report."""
-    fields, tensors = load(path, kind)
-    try:
-        loaded, report = build(dict(fields["config"])), fields["report"]
-    except (KeyError, TypeError, AttributeError, InputError) as error:
-        raise StoreError(f"{path} does not hold a {kind} that this version can read: {error}.") from None
-    if not isinstance(loaded, cls):
-        raise InputError(
-            f"The 'path' of {cls.__name__}.load must be a stored {cls.__name__}. Got a {type(loaded).__name__} instead."
-        )
-    built: Any = loaded
-    built.load_state_dict(tensors)
-    built.report_ = report
-    return loaded
 
 
 def save_object(path: str | Path, kind: str, thing: object) -> Path:

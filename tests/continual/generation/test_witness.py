@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vestige.chains import Chain
-from vestige.continual.generation import Witness
+from vestige.continual.generation import FeatureChain
 from vestige.features import Identity
 
 N = 150
@@ -34,7 +34,7 @@ def rows(task, seed):
 
 
 def witness():
-    return Witness(Told(), Chain(estimator="quadratic", folds=2, names=("js",), min_samples=100))
+    return FeatureChain(Told(), Chain(estimator="quadratic", folds=2, names=("js",), min_samples=100))
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from vestige.continual.generation.evaluator import HELD_OUT, Evaluator
 from vestige.continual.generation.loop import DIVERGENCES, run
 from vestige.continual.generation.summary import agreement, forgetting, intransigence, rank_correlation
-from vestige.continual.generation.witness import Witness
+from vestige.continual.generation.witness import FeatureChain
 
 __all__ = [
     "DIVERGENCES",
     "HELD_OUT",
     "Evaluator",
-    "Witness",
+    "FeatureChain",
     "agreement",
     "forgetting",
     "intransigence",

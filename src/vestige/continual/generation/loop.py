@@ -27,7 +27,7 @@ from torch import Tensor
 from vestige.chains import Chain, TaskReport
 from vestige.continual import versions
 from vestige.continual.generation.evaluator import HELD_OUT, Evaluator
-from vestige.continual.generation.witness import Witness
+from vestige.continual.generation.witness import FeatureChain
 from vestige.continual.record import Record, identity
 from vestige.core import checks, rng
 from vestige.core.errors import NotEstimable, VestigeError, VestigeWarning
@@ -124,7 +124,7 @@ def run(
     generator, on_progress = generator.copy(), on_progress or (lambda share, words: None)
     small = CVAE(dims=16, encoder=(128,), decoder=(128,), noise=0.02, epochs=5)
     options = {"preset": "fast", "names": DIVERGENCES} | dict(chain or {})
-    witness = Witness((small if features is None else features).copy(), Chain(**options))
+    witness = FeatureChain((small if features is None else features).copy(), Chain(**options))
     config = {
         "stream": stream.config,
         "generator": generator.config(),

@@ -20,7 +20,7 @@ from vestige.features import FeatureMap
 
 
 @dataclass
-class Witness:
+class FeatureChain:
     """Features that learn along, a chain on them, and generated samples to encode anew."""
 
     seen: FeatureMap
