@@ -81,3 +81,9 @@ def test_momentum_survives_a_border_only_on_request():
             learner.observe(task.x, task.y)
         steps[reset] = int(learner.state_dict()["optimizer.0.step"])
     assert steps == {True: 1, False: 3}
+
+
+def test_a_configuration_of_another_class_is_refused():
+    spec = build("vanilla", split(blobs(), 2)).spec
+    with pytest.raises(InputError, match=r"The 'config' of EWC must be a EWCConfig\. Got a VanillaConfig instead\."):
+        METHODS["ewc"](spec, METHODS["vanilla"].default_config())

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from vestige.continual.memory import Memory
 from vestige.continual.record import identity
-from vestige.core.checks import declared, option
+from vestige.core.checks import declared, option, refuse
 from vestige.core.errors import StoreError
 from vestige.data.task import Task, TaskInfo
 from vestige.nets import INITS, NETS, Classifier, build_net
@@ -166,7 +166,10 @@ class Learner(ABC):
     held_back_: Int64[Tensor, " m"] | None = None
 
     def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
-        self.spec, self.config, self.seed = spec, config or self.default_config(), seed
+        default = self.default_config()
+        if config is not None and not isinstance(config, type(default)):
+            refuse("config", type(self).__name__, f"a {type(default).__name__}", f"a {type(config).__name__}")
+        self.spec, self.config, self.seed = spec, config or default, seed
         declared(self.config, type(self).__name__)
         self.outputs_ = Outputs.every(spec.n_outputs)
         self.memory: Memory | None = None
