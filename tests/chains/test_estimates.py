@@ -76,3 +76,11 @@ def test_the_error_is_that_of_a_flawless_estimator_times_the_slack(found):
     assert slack.value == plain.value
     assert slack.std_error == pytest.approx(1.5 * plain.std_error)
     assert slack.high - slack.value == pytest.approx(1.5 * (plain.high - plain.value))
+
+
+def test_the_error_that_the_anchors_weights_carry_is_added_by_the_variance_of_the_slope():
+    flawless = dataclasses.replace(LIMITS, slack=1.0)
+    plain, wider = (judged(of_both(inherited=c), flawless).estimates["js"] for c in (0.0, 0.01))
+    slope = (2 * log_ratio(P, 0).sigmoid()).log() / 2  # of js: log(2 r / (1 + r)) / 2
+    assert wider.value == plain.value
+    assert wider.std_error**2 == pytest.approx(plain.std_error**2 + 0.01 * float(slope.var(correction=0)))

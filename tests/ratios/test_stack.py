@@ -91,6 +91,8 @@ def test_memorising_is_held_out_and_warned_of():
     assert abs(float(stack.held_out_p_.mean())) < 0.1  # its own deviation over 150 rows is 0.04
     assert float(stack.log_ratio(p).mean()) > float(stack.held_out_p_.mean()) + 0.05
     assert stack.gap_ > stack.gap_warning
+    # log_ratio is the mean over 3 folds, of which 2 saw the row: 3/2 of its distance to the one that did not
+    assert stack.gap_ == pytest.approx(1.5 * float((stack.log_ratio(p) - stack.held_out_p_).mean()))
 
 
 def test_same_seed_same_bits_and_rows_alone():

@@ -3,7 +3,20 @@
 import pytest
 
 from vestige.continual.record import Record
-from vestige.runner.claims import Claim, Finding, NotJudged, Rule, half, in_one_case, need, shown, some, those
+from vestige.runner.claims import (
+    Claim,
+    Finding,
+    NotJudged,
+    Rule,
+    at_least,
+    at_most,
+    half,
+    in_one_case,
+    need,
+    shown,
+    some,
+    those,
+)
 from vestige.runner.experiment import Experiment
 
 
@@ -48,6 +61,12 @@ def test_numbers_and_cases_stand_beside_the_sentence():
     assert (
         rule.judge(facts).why == "Holds: claim 0 (VCL 95.2). Does not hold: claim 1 (2 of 3; mnist: 1.5; not digits)."
     )
+
+
+def test_a_bound_is_for_every_number_and_may_be_met():
+    numbers = {"VCL": 1.0, "VGR": 2.0}
+    assert at_most(2.0, numbers) == at_least(1.0, numbers) == Finding(True, "VCL 1, VGR 2")
+    assert at_most(1.9, numbers) == at_least(1.1, numbers) == Finding(False, "VCL 1, VGR 2")
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,14 @@ def test_a_plan_has_every_seed_of_the_preset(toy, tmp_path):
     assert runner.plan("toy", tmp_path)[0].config.steps == 9
 
 
+def test_early_seeds_are_whole_before_late_ones_begin(tmp_path):
+    units = runner.plan("rwalk-table1-mnist", tmp_path, seeds=2)
+    first, second = units[: len(units) // 2], units[len(units) // 2 :]
+    assert {unit.seed for unit in first} == {0}
+    assert {unit.seed for unit in second} == {1}
+    assert [unit.config for unit in first] == [unit.config for unit in second]
+
+
 def test_a_finished_unit_is_never_run_again_and_a_damaged_one_is(toy, tmp_path):
     units = runner.plan("toy", tmp_path)
     assert [f.fresh for f in runner.run(units)] == [True] * 3

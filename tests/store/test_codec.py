@@ -102,6 +102,7 @@ def test_what_was_not_learnt_stays_unlearnt():
         ({"numbers": [1, "2"]}, r"'numbers.1' must be a int"),
         ({"numbers": 3}, "'numbers' must be a list"),
         ({"pair": [1]}, "'pair' must be 2 long"),
+        ({"pair": [1, 2.0, 3]}, "'pair' must be 2 long"),
         ({"mode": "c"}, "'mode' must be one of"),
         ({"table": {"x": []}}, "'table' must be an object with whole numbers"),
         ({"maybe": "much"}, "'maybe' must be"),
