@@ -42,10 +42,11 @@ test-all: $(CLUSTER)  ## every test
 test-cluster: $(CLUSTER)  ## units on a Ray cluster of two machines, one of them lost in the middle
 	$(ONE_THREAD) $(BIN)/python -m pytest -m cluster tests/runner
 
-lint: $(STAMP)  ## formatting, lint, types
+lint: $(STAMP)  ## formatting, lint, types, dead code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/vulture
 
 format: $(STAMP)  ## put every file into the house format
 	$(BIN)/ruff format .

@@ -1,7 +1,7 @@
 """Accuracy and cost of chains: `python -m benchmarks.chain [--bed B] [--strategy S] [--preset P] [--seeds K] ...`.
 
 Beds: CDRE's Fig. 2a-d (drifting Gaussians: 2-d, 100-d, and both with a new task at each step) and those of
-`vestige.chains.drifting`. For each divergence, halfway and at the last step, it prints mean(sd) over data sets, the
+`vestige_papers.cdre.drifts`. For each divergence, halfway and at the last step, it prints mean(sd) over data sets, the
 deviation from the truth, how many 95 % intervals hold the truth, how many are ok, "at least" or refused, and how
 many of the ok ones hold the truth; and CPU seconds a chain in units of a 2048 x 2048 float32 matrix product on one
 thread. As part of `python -m benchmarks` it is the rows of the 2-d chain.
@@ -22,8 +22,9 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import Row, race
-from vestige.chains import DRIFTS, Chain, Drift, gaussians
+from vestige.chains import Chain, Drift, gaussians
 from vestige.core.errors import VestigeWarning
+from vestige_papers.cdre.drifts import DRIFTS
 
 BEDS = {
     "fig2a": partial(gaussians, 2),

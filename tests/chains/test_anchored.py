@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 from vestige.chains import Chain
-from vestige.chains.drifting import melting, mixture, poor, skewed, still
 from vestige.core.errors import InputError, VestigeWarning
+from vestige_papers.cdre.drifts import melting, mixture, poor, skewed, still
 
 NAMES = ("kl", "js")
 

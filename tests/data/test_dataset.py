@@ -52,21 +52,6 @@ def test_floats_refuses_rows_of_another_set():
         images().floats(torch.zeros(3, 3, 3, dtype=torch.uint8))
 
 
-def test_resplit_pools_the_rows_and_loses_none():
-    data = images(test_y=torch.tensor([1, 1]))
-    other = data.resplit(2)
-    assert other.test_y.tolist() == [0, 1, 1]
-    assert other.train_y.tolist() == [0, 1, 0, 1, 1]
-    pooled = torch.cat([data.train_x, data.test_x])
-    assert torch.equal(other.test_x, pooled[[2, 3, 6]])
-    assert torch.equal(other.train_x, pooled[[0, 1, 4, 5, 7]])
-
-
-def test_resplit_refuses_what_leaves_no_test_rows():
-    with pytest.raises(InputError, match="no larger than the largest class"):
-        images().resplit(9)
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

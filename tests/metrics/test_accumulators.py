@@ -135,13 +135,6 @@ def test_no_row_is_kept(name):
     assert all(len(P) not in tensor.shape for tensor in tensors.values())
 
 
-def test_from_chunks_takes_rows_or_pairs():
-    plain = FID.from_chunks(iter([P[:50], torch.from_numpy(P[50:])]))
-    assert plain.compute(FID.from_chunks([Q])).value == pytest.approx(fid(P, Q).value, rel=1e-9)
-    pairs = KID.from_chunks(((P[i : i + 60], P_W[i : i + 60]) for i in range(0, 200, 60)), groups=5)
-    assert pairs.compute(KID(groups=5).update(Q)).value == pytest.approx(kid(P, Q, p_weights=P_W).value, rel=1e-9)
-
-
 def test_turns_go_on_over_chunks_so_errors_do_not_depend_on_them():
     make, borders = (lambda: KID(groups=7)), [1, 5, 6, 100]
     once = make().update(P, P_W).compute(make().update(Q))

@@ -1,11 +1,10 @@
 """Chains: density ratios that outlive their data. r = p/q_t, `p` the data that is gone, `q_t` the model at step t."""
 
 from vestige.chains.chain import STRATEGIES, Chain, step_together
-from vestige.chains.drifting import DRIFTS, Drift, gaussians
+from vestige.chains.drifting import Drift, gaussians
 from vestige.chains.report import ChainLimits, StepReport, TaskReport
 
 __all__ = [
-    "DRIFTS",
     "STRATEGIES",
     "Chain",
     "ChainLimits",

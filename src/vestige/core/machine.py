@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
@@ -68,21 +69,17 @@ def _processor() -> str:
 class PeakMemory:
     """Largest resident size of this process since `reset`, in bytes.
 
-    On Linux the kernel's high-water mark can be reset, so the peak is of the stretch alone (`since_reset` is True).
+    On Linux the kernel's high-water mark can be reset, so the peak is of the stretch alone.
     Elsewhere it is the peak of the whole process.
     """
 
     def __init__(self) -> None:
-        self.since_reset = False
         self.reset()
 
     def reset(self) -> None:
         """Start a new stretch."""
-        try:
+        with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
-            self.since_reset = True
-        except OSError:
-            self.since_reset = False
 
     def peak(self) -> int | None:
         """Bytes, or None where the system does not tell."""

@@ -7,14 +7,14 @@ either into what a network eats. The rows are held on the CPU, whatever device t
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from vestige.core.checks import refuse, whole
+from vestige.core.checks import refuse
 from vestige.core.devices import on_cpu
 
 
@@ -90,18 +90,6 @@ class DataSet:
             must = f"{self.train_x.dtype} rows of shape {tuple(self.train_x.shape[1:])}"
             refuse("x", f"floats of DataSet '{self.name}'", must, f"{x.dtype} {tuple(x.shape)}")
         return x.to(torch.float32).div_(255) if self.is_images else x
-
-    def resplit(self, nth: int = 5) -> DataSet:
-        """The same rows pooled, training rows first, with every n-th of each class as the test set.
-
-        Gives a data set whose test classes differ from its training classes (Omniglot) both in every class.
-        """
-        whole(nth, "nth", "DataSet.resplit", low=2)
-        x, y = torch.cat([self.train_x, self.test_x]), torch.cat([self.train_y, self.test_y])
-        test = every_nth(y, nth)
-        if not bool(test.any()):
-            refuse("nth", "DataSet.resplit", "no larger than the largest class", nth)
-        return replace(self, train_x=x[~test], train_y=y[~test], test_x=x[test], test_y=y[test])
 
     def __repr__(self) -> str:
         shape = " x ".join(str(n) for n in self.train_x.shape[1:])

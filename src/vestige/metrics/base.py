@@ -157,14 +157,6 @@ class Accumulator(ABC, Generic[S]):
         """How many rows were seen."""
         return self.n_
 
-    @classmethod
-    def from_chunks(cls, chunks: Iterable[Any], **options: Any) -> Self:  # noqa: ANN401
-        """The accumulator of a set that arrives as chunks of rows, or as pairs (rows, weights)."""
-        accumulator = cls(**options)
-        for chunk in chunks:
-            accumulator.update(*chunk) if isinstance(chunk, tuple) else accumulator.update(chunk)
-        return accumulator
-
     def update(self, features: ArrayLike, weights: ArrayLike | None = None) -> Self:
         """Take in rows; a chunk may be of any length from one row on."""
         owner = f"{type(self).__name__}.update"

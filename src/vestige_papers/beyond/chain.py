@@ -1,6 +1,6 @@
 """Beyond the papers: 64 dimensions, 30 to 50 small steps. Which chain holds out, against an oracle that keeps the data?
 
-Eight modes move their own way and narrow a little: `chains.drifting.mixture`. Each step is far below what a ratio sees;
+Eight modes move their own way and narrow a little: `cdre.drifts.mixture`. Each step is far below what a ratio sees;
 after all of them the KL is 5.6 nats. CDRE's own chain, keyframes, the anchored default, the same with a bridge over
 far jumps (asked at the judged steps alone), and the oracle: the anchored estimator on data that was kept.
 
@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vestige.chains.drifting import mixture
 from vestige.continual.record import Record
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, grouped, line, those
+from vestige_papers.cdre.drifts import mixture
 from vestige_papers.cdre.fig2 import chained, follow_all, mean, oracle, share
 
 if TYPE_CHECKING:

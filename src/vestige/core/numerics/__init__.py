@@ -2,11 +2,10 @@
 
 from vestige.core.numerics.logspace import log_mean_exp, log_normalise, log_sum_exp, weighted_mean
 from vestige.core.numerics.moments import Moments
-from vestige.core.numerics.psd import frechet_squared, sqrt_trace_gram, sqrt_trace_psd
+from vestige.core.numerics.psd import sqrt_trace_gram, sqrt_trace_psd
 
 __all__ = [
     "Moments",
-    "frechet_squared",
     "log_mean_exp",
     "log_normalise",
     "log_sum_exp",

@@ -65,13 +65,3 @@ def sqrt_trace_gram(a: Float[Tensor, "n d"], b: Float[Tensor, "m d"]) -> Float[T
     if not len(a) or not len(b):
         return a.new_zeros(())
     return torch.linalg.svdvals(a @ b.mT).sum()
-
-
-def frechet_squared(
-    mean1: Float[Tensor, " d"],
-    cov1: Float[Tensor, "d d"],
-    mean2: Float[Tensor, " d"],
-    cov2: Float[Tensor, "d d"],
-) -> Float[Tensor, ""]:
-    """Squared Frechet (2-Wasserstein) distance between two Gaussians."""
-    return (mean1 - mean2).square().sum() + cov1.trace() + cov2.trace() - 2 * sqrt_trace_psd(cov1, cov2)

@@ -2,7 +2,7 @@
 
 The 964 characters of the background set are the training rows, the 659 of the evaluation set the test rows: their
 classes differ, as the data set means them to. All 1 623 are in `names`; the training labels are 0..963, the test
-labels 964..1622. `DataSet.resplit` gives every class both kinds of rows, split by drawing.
+labels 964..1622.
 
 Whatever the file, classes are numbered by (set, alphabet, character), alphabets by name, and the rows of a class are
 in the order of the people who drew them, so row 20 c + k is person k's drawing. Ink is 255, paper 0 (the published
