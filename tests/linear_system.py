@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vestige.nets.batched import BatchedMLP
 from vestige.policy import Dynamics, GaussianPolicy, Logs, Settings
-from vestige.policy.regression import GaussianEnsemble
+from vestige.policy.dynamics import GaussianEnsemble
 from vestige.ratios.standardise import Standardiser
 
 F64 = torch.float64
@@ -98,7 +98,7 @@ class System:
         """This very system as fitted dynamics, every member alike."""
         s, u = len(self.start), self.b.shape[1]
         settings = Settings(hidden=(), min_log_var=-30.0, max_log_var=30.0, input_clip=1e6)
-        net = BatchedMLP(members, [s + u, 2 * s], generator=torch.Generator(), activation="silu", skip=True)
+        net = BatchedMLP.initial(members, [s + u, 2 * s], generator=torch.Generator(), activation="silu", skip=True)
         change = torch.cat([self.a.mT - torch.eye(s, dtype=F64), self.b.mT]).float()
         log_var = 2 * torch.tensor(self.noise).log().expand(s)
         with torch.no_grad():

@@ -6,6 +6,7 @@ from torch import nn
 
 from vestige.nets import BatchedMLP
 from vestige.nets.batched import gradients
+from vestige.store.codec import decode, encode
 
 ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
@@ -15,7 +16,7 @@ def generator(seed=0):
 
 
 def build(members=3, sizes=(2, 5, 4, 1), **options):
-    return BatchedMLP(members, sizes, generator=generator(), dtype=torch.float64, **options)
+    return BatchedMLP.initial(members, sizes, generator=generator(), dtype=torch.float64, **options)
 
 
 def loop(net, i, activation):
@@ -62,13 +63,13 @@ def test_the_skip_is_linear_and_starts_at_zero():
 def test_state_goes_out_and_comes_back(skip):
     net = build(skip=skip, activation="tanh")
     x = torch.randn(6, 2, generator=generator(1), dtype=torch.float64)
-    back = BatchedMLP.from_state(net.state(), activation="tanh")
+    back = decode(BatchedMLP, *encode(net))
     assert back.members == 3
     assert torch.equal(back(x), net(x))
 
 
 def test_a_stack_holds_every_network_in_order():
-    nets = [BatchedMLP(1, (2, 3, 1), generator=generator(i), activation="tanh") for i in range(3)]
+    nets = [BatchedMLP.initial(1, (2, 3, 1), generator=generator(i), activation="tanh") for i in range(3)]
     x = torch.randn(6, 2, generator=generator(1))
     torch.testing.assert_close(BatchedMLP.stack(nets)(x), torch.cat([net(x) for net in nets]))
 

@@ -103,7 +103,9 @@ def test_refusals():
         with pytest.raises(
             InputError, match=rf"'policy' of policy\.collect must be bounded as Pendulum-v1 is .* {told}"
         ):
-            collect("Pendulum-v1", policy, episodes=2, horizon=3, tell=lambda *a: pytest.fail("it was simulated"))
+            collect(
+                "Pendulum-v1", policy, episodes=2, horizon=3, on_progress=lambda *a: pytest.fail("it was simulated")
+            )
     narrow = GaussianPolicy.initial(3, 1, low=LOW / 2, high=HIGH / 2)
     assert float(collect("Pendulum-v1", narrow, episodes=2, horizon=3).actions.abs().max()) <= 1
     zeros = np.zeros((4, 1))

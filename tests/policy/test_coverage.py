@@ -5,7 +5,7 @@ import torch
 
 from linear_system import System, linear_policy
 from vestige.policy.dynamics import Trajectories
-from vestige.policy.estimates import coverage
+from vestige.policy.evaluation import coverage
 
 SYSTEM = System.default()
 POLICY = linear_policy([[0.0, -0.2]], [0.0], 0.5)

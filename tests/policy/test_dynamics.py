@@ -6,12 +6,12 @@ import torch
 from linear_system import System, linear_policy
 from vestige.core.errors import InputError, NotFitted, StoreError
 from vestige.policy import Dynamics, Logs, Settings
-from vestige.policy.dynamics import deal_folds
+from vestige.policy.dynamics import assign_folds
 
 SYSTEM = System.default()
 BEHAVIOUR = linear_policy([[0.0, -0.2]], [0.0], 0.5)
 TARGET = linear_policy([[0.1, -0.6]], [0.1], 0.3)
-SMALL = Settings(hidden=(16,), steps=400, check_every=50, lr=1e-2)
+SMALL = Settings(hidden=(16,), steps=400, check_every=50, learning_rate=1e-2)
 
 
 def stream(seed=0):
@@ -26,7 +26,7 @@ def logs():
 @pytest.fixture(scope="module")
 def learned(logs):
     """Dynamics and reward both from the logs."""
-    return Dynamics(3, SMALL, Settings(hidden=(32, 32), steps=600, lr=1e-2)).fit(logs, seed=0)
+    return Dynamics(3, SMALL).fit(logs, seed=0)
 
 
 def test_known_dynamics_give_the_closed_form():
@@ -84,11 +84,11 @@ def test_states_stay_within_limits_that_are_reported(learned):
 
 
 def test_folds_are_whole_episodes_where_there_are_enough(logs):
-    folds = deal_folds(logs, 5, stream())
+    folds = assign_folds(logs, 5, stream())
     assert all(len(folds[logs.episodes == e].unique()) == 1 for e in range(150))
     assert torch.bincount(folds).tolist() == [30 * 40] * 5
     few = Logs.of(*[torch.zeros(20, 1)] * 2, torch.zeros(20), torch.zeros(20, 1), torch.arange(20) // 10)
-    assert deal_folds(few, 5, stream()).tolist() == [i // 4 for i in range(20)]
+    assert assign_folds(few, 5, stream()).tolist() == [i // 4 for i in range(20)]
 
 
 def test_saved_dynamics_are_the_same(learned, tmp_path):

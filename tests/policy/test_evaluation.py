@@ -9,20 +9,23 @@ import torch
 
 from linear_system import System, linear_policy
 from vestige.core.errors import InputError
-from vestige.policy import GaussianPolicy, Logs, Settings, estimates, evaluate
+from vestige.policy import GaussianPolicy, Logs, Settings, estimators, evaluate, picture
 from vestige.policy.dynamics import Trajectories
-from vestige.policy.estimates import from_logs, from_model
+from vestige.policy.environments import REWARDS
+from vestige.policy.estimators import fitted_q, from_logs, from_model
 from vestige.policy.evaluation import reward_gap
-from vestige.policy.fitted_q import fitted_q
-from vestige.policy.picture import picture
-from vestige.policy.rewards import REWARDS
 from vestige.ratios import weights
 
 SYSTEM = System.default()
 WRONG = SYSTEM.biased([0.03, 0.03], 0.11)
 BEHAVIOUR = linear_policy([[0.0, -0.2]], [0.0], 0.5)
 TARGET = linear_policy([[0.1, -0.6]], [0.1], 0.3)
-FAST = {"settings": Settings(hidden=(16,), steps=300, lr=1e-2), "trajectories": 400, "members": 2, "classifiers": 2}
+FAST = {
+    "settings": Settings(hidden=(16,), steps=300, learning_rate=1e-2),
+    "trajectories": 400,
+    "members": 2,
+    "classifiers": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +37,17 @@ def logs():
 def found(logs):
     said = []
     result = evaluate(
-        logs, TARGET, horizon=20, reward=SYSTEM.reward, resamples=100, tell=lambda *heard: said.append(heard), **FAST
+        logs,
+        TARGET,
+        horizon=20,
+        reward=SYSTEM.reward,
+        resamples=100,
+        on_progress=lambda *heard: said.append(heard),
+        **FAST,
     )
-    assert said[0][1] == 0
-    assert said[-1] == ("done", 1.0)
-    assert [share for _, share in said] == sorted(share for _, share in said)
+    assert said[0][0] == 0
+    assert said[-1] == (1.0, "done")
+    assert [share for share, _ in said] == sorted(share for share, _ in said)
     return result
 
 
@@ -65,8 +74,8 @@ def test_its_json_is_plain(found):
     assert plain["verdict"] in ("good", "usable with care", "unreliable")
     assert len(plain["curves"]["lfiw"]["by_classifier"]) == 2
     assert plain["report"]["dynamics"]["reward"] == "known"
-    assert "deals" not in plain
-    assert len(found.deals) == 100
+    assert "permuted" not in plain
+    assert len(found.permuted) == 100
 
 
 def test_its_picture_shows_both_curves(found):
@@ -79,7 +88,7 @@ def test_exact_ratios_carry_the_whole_table_to_the_truth():
     s, u, r = WRONG.trajectories(TARGET, 20_000, 8, seed=0)
     log_ratio = SYSTEM.log_density(s[:, :-1], u, s[:, 1:]) - WRONG.log_density(s[:, :-1], u, s[:, 1:])
     simulated = Trajectories(s, u, r, torch.zeros(len(r), dtype=torch.int64), 0.0)
-    found, _, deals = from_model(simulated, log_ratio[None], (0, 8), members=4, ess=0.2, resamples=50)
+    found, _, permuted = from_model(simulated, log_ratio[None], (0, 8), members=4, ess=0.2, resamples=50)
     truth, wrong = SYSTEM.value(TARGET, 8), WRONG.value(TARGET, 8)
     assert found["model"].value == pytest.approx(wrong, abs=0.1)
     assert found["lfiw"].low < truth < found["lfiw"].high
@@ -87,8 +96,8 @@ def test_exact_ratios_carry_the_whole_table_to_the_truth():
     assert found["shuffled"].value == pytest.approx(wrong, abs=0.1)
     assert found["shuffled"].low < found["model"].value < found["shuffled"].high
     assert found["lfiw"].details["alpha"] == 1
-    assert len(deals) == 50
-    assert float(deals.mean()) == found["shuffled"].value
+    assert len(permuted) == 50
+    assert float(permuted.mean()) == found["shuffled"].value
     # Each row has the tail of its own weights.
     found, *_ = from_model(simulated, log_ratio[None], (0, 8), members=4, ess=0.6, resamples=50)
     assert found["lfiw"].details["pareto_k"] == weights.tail_index(log_ratio.sum(1))
@@ -134,16 +143,16 @@ def test_a_fitted_q_that_loses_resamples_has_no_interval(logs, monkeypatch):
         ({"value": math.nan}, "the recursion ran away"),
     ):
         planted = replace(known, **change)
-        monkeypatch.setattr(estimates, "fitted_q", lambda *a, planted=planted, **k: planted)
+        monkeypatch.setattr(estimators, "fitted_q", lambda *a, planted=planted, **k: planted)
         found = from_logs(logs, TARGET, 20, resamples=20)["fitted_q"]
         assert math.isnan(found.low)
         assert math.isnan(found.high)
         assert note in (found.reason or found.notes[0])
-    monkeypatch.setattr(estimates, "fitted_q", lambda *a, **k: replace(known, lost=0.2))
+    monkeypatch.setattr(estimators, "fitted_q", lambda *a, **k: replace(known, lost=0.2))
     tiny = {"settings": Settings(hidden=(4,), steps=5), "trajectories": 20, "members": 2, "classifiers": 1}
     said = evaluate(logs, TARGET, horizon=20, reward=SYSTEM.reward, resamples=20, **tiny).warnings
     assert any("ran away in 20% of the resamples" in text for text in said)
-    monkeypatch.setattr(estimates, "fitted_q", lambda *a, **k: replace(known, lost=0.05))
+    monkeypatch.setattr(estimators, "fitted_q", lambda *a, **k: replace(known, lost=0.05))
     assert math.isfinite(from_logs(logs, TARGET, 20, resamples=20)["fitted_q"].low)
 
 
@@ -192,10 +201,10 @@ def test_a_policy_has_the_bounds_of_the_logs(logs, policy, sentence):
         **ends,
     )
     with pytest.raises(InputError, match=sentence):
-        evaluate(bounded, policy, tell=lambda what, share: pytest.fail("work began"))
+        evaluate(bounded, policy, on_progress=lambda what, share: pytest.fail("work began"))
     alike = replace(TARGET, low=[-BOUND - 1e-7], high=[BOUND])
     with pytest.raises(RuntimeError, match="began"):
-        evaluate(bounded, alike, tell=_begun)
+        evaluate(bounded, alike, on_progress=_begun)
 
 
 def _begun(what, share):
@@ -227,4 +236,4 @@ def _begun(what, share):
 )
 def test_what_is_refused_before_any_work(logs, wrong, sentence):
     with pytest.raises(InputError, match=sentence):
-        evaluate(logs, **({"policy": TARGET} | wrong), tell=lambda what, share: pytest.fail("work began"))
+        evaluate(logs, **({"policy": TARGET} | wrong), on_progress=lambda what, share: pytest.fail("work began"))

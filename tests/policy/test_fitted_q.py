@@ -7,7 +7,7 @@ import torch
 
 from linear_system import System, linear_policy
 from vestige.policy import Logs
-from vestige.policy.fitted_q import fitted_q
+from vestige.policy.estimators import fitted_q
 
 SYSTEM = System.default()
 BEHAVIOUR = linear_policy([[0.0, -0.2]], [0.0], 0.5)

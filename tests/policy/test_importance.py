@@ -7,7 +7,7 @@ import torch
 
 from linear_system import System, linear_policy
 from vestige.policy import Logs
-from vestige.policy.importance import Episodes, doubly_robust
+from vestige.policy.estimators import Episodes, doubly_robust
 
 SYSTEM = System.default()
 BEHAVIOUR = linear_policy([[0.0, -0.4]], [0.0], 0.4)

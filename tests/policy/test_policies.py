@@ -76,23 +76,27 @@ def test_a_stored_policy_is_the_same(policy, tmp_path):
 def test_files_of_another_shape_name_the_key(policy, tmp_path):
     path = policy.save(tmp_path / "p.json")
     fields, tensors = store.load(path, "policy")
+    plain = fields["object"]
     wrong = {
-        "key 'w1' is missing": (fields, {k: v for k, v in tensors.items() if k != "w1"}),
-        "'w1' of GaussianPolicy must be 8 wide": (fields, tensors | {"w1": torch.zeros(8, 5)}),
-        "'b2' of GaussianPolicy must be 2 long": (fields, tensors | {"b2": torch.zeros(3)}),
-        "'log_std' of GaussianPolicy must be 2 long": (fields, tensors | {"log_std": torch.zeros(3)}),
-        "key 'b0' must be floats with 1 sides": (fields, tensors | {"b0": torch.zeros(8, 1)}),
-        "key 'w3' is none of a policy with 3 layers": (fields, tensors | {"w3": torch.zeros(2, 2)}),
-        "key 'law' must be 'gaussian'": (fields | {"law": "dice"}, tensors),
-        "key 'layers' must be 1 or more": (fields | {"layers": 0}, tensors),
-        "'w0' of GaussianPolicy must be finite": (fields, tensors | {"w0": torch.full((8, 3), math.nan)}),
-        "'activation' of GaussianPolicy must be one of": (fields | {"activation": "sine"}, tensors),
-        "'clip' of GaussianPolicy must be a number": (fields | {"clip": "far"}, tensors),
+        "tensor 'weights.1' is missing": (plain, {k: v for k, v in tensors.items() if k != "weights.1"}),
+        "'w1' of GaussianPolicy must be 8 wide": (plain, tensors | {"weights.1": torch.zeros(8, 5)}),
+        "'b2' of GaussianPolicy must be 2 long": (plain, tensors | {"biases.2": torch.zeros(3)}),
+        "'log_std' of GaussianPolicy must be 2 long": (plain, tensors | {"log_std": torch.zeros(3)}),
+        "'b0' of GaussianPolicy must be a row of numbers": (plain, tensors | {"biases.0": torch.zeros(8, 1)}),
+        "must be a GaussianPolicy. Got 'Dice'": (plain | {"class": "Dice"}, tensors),
+        "'biases' of GaussianPolicy must be one for each of 0 layers": (plain | {"weights": []}, tensors),
+        "key 'layers' of the stored GaussianPolicy is unknown": (plain | {"layers": 3}, tensors),
+        "'w0' of GaussianPolicy must be finite": (plain, tensors | {"weights.0": torch.full((8, 3), math.nan)}),
+        "'activation' of GaussianPolicy must be one of": (plain | {"activation": "sine"}, tensors),
+        "key 'clip' must be a number": (plain | {"clip": "far"}, tensors),
     }
     for i, (sentence, (f, t)) in enumerate(wrong.items()):
-        store.save(tmp_path / f"wrong{i}.json", "policy", f, t)
+        store.save(tmp_path / f"wrong{i}.json", "policy", {"object": f}, t)
         with pytest.raises(StoreError, match=sentence):
             GaussianPolicy.load(tmp_path / f"wrong{i}.json")
+    store.save(tmp_path / "old.json", "policy", {"law": "gaussian", "layers": 3}, tensors)
+    with pytest.raises(StoreError, match="written by an earlier version of Vestige: write it anew"):
+        GaussianPolicy.load(tmp_path / "old.json")
     (tmp_path / "other.json").write_text(json.dumps({"format": "vestige/ratio"}))
     with pytest.raises(StoreError, match="key 'format' must be 'vestige/policy'"):
         GaussianPolicy.load(tmp_path / "other.json")

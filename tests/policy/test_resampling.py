@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vestige.policy.value import episode_counts, interval, trajectory_counts
+from vestige.policy.estimators import episode_counts, interval, trajectory_counts
 
 
 def test_the_first_row_is_the_sample_itself():

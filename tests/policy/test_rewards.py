@@ -4,11 +4,9 @@ import pytest
 import torch
 
 from vestige.policy.collect import collect
-from vestige.policy.environments import describe
-from vestige.policy.estimates import Limits
-from vestige.policy.evaluation import reward_gap
+from vestige.policy.environments import REWARDS, describe, known_reward
+from vestige.policy.evaluation import Limits, reward_gap
 from vestige.policy.policies import GaussianPolicy
-from vestige.policy.rewards import REWARDS, known_reward
 
 pytest.importorskip("gymnasium", reason="needs pip install 'vestige[policy]'")
 pytest.importorskip("mujoco", reason="needs pip install 'vestige[policy]'")

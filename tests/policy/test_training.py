@@ -12,7 +12,7 @@ from vestige.policy.training import PPO, key_of, train, trained_steps
 
 pytest.importorskip("stable_baselines3", reason="needs pip install 'vestige[policy]'")
 
-SMALL = PPO(hidden=(8, 8), environments=2, rollout=16, batch=16, epochs=2, lr=1e-2)
+SMALL = PPO(hidden=(8, 8), environments=2, rollout=16, batch_size=16, epochs=2, learning_rate=1e-2)
 
 
 def same(one, other):
@@ -31,7 +31,9 @@ def trained(tmp_path_factory):
     """Two policies of one run, the folder they are cached in, and what was told."""
     folder, told = tmp_path_factory.mktemp("policies"), []
     before = generators()
-    policies = train("Pendulum-v1", (64, 128), settings=SMALL, seed=3, folder=folder, tell=lambda *a: told.append(a))
+    policies = train(
+        "Pendulum-v1", (64, 128), settings=SMALL, seed=3, folder=folder, on_progress=lambda *a: told.append(a)
+    )
     return policies, folder, told, before, generators()
 
 
@@ -125,7 +127,7 @@ def test_it_learns():
     """Pendulum: 60k steps bring the return of an episode from about -1200 well up."""
     from vestige.policy.collect import collect, truth_of
 
-    first, last = train("Pendulum-v1", (2048, 60_000), settings=PPO(lr=1e-3, discount=0.9), cached=False)
+    first, last = train("Pendulum-v1", (2048, 60_000), settings=PPO(learning_rate=1e-3, discount=0.9), cached=False)
     before, after = (truth_of(collect("Pendulum-v1", p, episodes=20, horizon=200), 200) for p in (first, last))
     assert after.value > before.value + 300
 
@@ -134,8 +136,8 @@ def test_refusals(tmp_path):
     for steps in ((), (64, 64), (128, 64), (0,)):
         with pytest.raises(InputError, match=r"'steps' of policy\.train must be"):
             train("Pendulum-v1", steps, folder=tmp_path)
-    with pytest.raises(InputError, match="'lr' of PPO"):
-        train("Pendulum-v1", (64,), settings=PPO(lr=0.0), folder=tmp_path)
+    with pytest.raises(InputError, match="'learning_rate' of PPO"):
+        PPO(learning_rate=0.0)
     with pytest.raises(InputError, match=r"'seed' of policy\.train"):
         train("Pendulum-v1", (64,), seed=-1, folder=tmp_path)
     with pytest.raises(UnknownName, match="Pendulum-v1"):

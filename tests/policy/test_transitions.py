@@ -6,7 +6,7 @@ import torch
 from linear_system import System, linear_policy
 from vestige.core.errors import InputError, NotFitted
 from vestige.policy import TransitionRatio
-from vestige.policy.dynamics import deal_folds
+from vestige.policy.dynamics import assign_folds
 
 SYSTEM = System.default()
 WRONG = SYSTEM.biased([0.05, 0.0], 0.12)  # half a deviation off in one coordinate, too wide in both
@@ -27,7 +27,7 @@ def setting():
 
 def fitted(setting, sees, classifiers=2, seed=0):
     logs, dynamics, *_ = setting
-    folds = deal_folds(logs, 5, torch.Generator().manual_seed(0))
+    folds = assign_folds(logs, 5, torch.Generator().manual_seed(0))
     return TransitionRatio(classifiers, sees=sees, hidden=(32,)).fit(dynamics, logs, folds, seed=seed)
 
 
@@ -48,7 +48,7 @@ def test_it_is_the_exact_ratio(setting, sees, near, off):
 
 def test_within_keeps_what_the_middle_of_the_real_rows_have(setting):
     logs, dynamics, triples, members, _ = setting
-    folds = deal_folds(logs, 5, torch.Generator().manual_seed(0))
+    folds = assign_folds(logs, 5, torch.Generator().manual_seed(0))
     ratio = TransitionRatio(2, hidden=(8,), epochs=2, cut=0.1).fit(dynamics, logs, folds)
     own = ratio.log_ratio(logs.observations, logs.actions, logs.next_observations, folds)
     ends = own.quantile(torch.tensor([0.1, 0.9], dtype=own.dtype), dim=1)
@@ -68,7 +68,7 @@ def test_within_keeps_what_the_middle_of_the_real_rows_have(setting):
 
 def test_classifiers_differ_and_a_seed_repeats(setting):
     logs, dynamics, triples, members, _ = setting
-    folds = deal_folds(logs, 5, torch.Generator().manual_seed(0))
+    folds = assign_folds(logs, 5, torch.Generator().manual_seed(0))
     values = [
         TransitionRatio(2, hidden=(8,), rows=500).fit(dynamics, logs, folds, seed=seed).log_ratio(*triples, members)
         for seed in (0, 0, 1)
@@ -88,7 +88,7 @@ def test_a_true_model_has_a_ratio_of_one(setting):
 
 def test_only_rows_that_a_member_left_aside_are_used(setting):
     logs = setting[0]
-    folds = deal_folds(logs, 5, torch.Generator().manual_seed(0))
+    folds = assign_folds(logs, 5, torch.Generator().manual_seed(0))
     two = TransitionRatio(1, hidden=(8,), epochs=1).fit(WRONG.dynamics(2), logs, folds)
     assert two.report_["rows"] == int((folds < 2).sum())
     few = TransitionRatio(1, hidden=(8,), epochs=1, rows=500).fit(WRONG.dynamics(5), logs, folds)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from linear_system import System, linear_policy
-from vestige.policy.value import (
+from vestige.policy.estimators import (
     episode_counts,
     self_normalised,
     shuffled,

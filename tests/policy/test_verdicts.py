@@ -2,7 +2,7 @@
 
 import pytest
 
-from vestige.policy.estimates import judge
+from vestige.policy.evaluation import judge
 
 FINE = {
     "trajectories": 1000,

@@ -66,7 +66,7 @@ class Evaluate:
         """Read, learn, simulate, weigh, print."""
         from vestige.core import checks
         from vestige.policy import GaussianPolicy, Logs, Settings, evaluate
-        from vestige.policy.rewards import REWARDS
+        from vestige.policy.environments import REWARDS
 
         owner = "vestige policy evaluate"
         known = None if self.reward is None else REWARDS[checks.one_of(self.reward, REWARDS, "reward", owner)]
@@ -87,7 +87,7 @@ class Evaluate:
                 reward=known,
                 settings=Settings(steps=self.steps),
                 seed=self.seed,
-                tell=lambda what, share: reach(share, what),
+                on_progress=reach,
             )
         written = [] if self.out is None else write(self.out, found)
         if self.json:
@@ -135,7 +135,7 @@ class Train:
         checks.whole(self.episodes, "episodes", "vestige policy train", low=2)
         checks.whole(self.horizon, "horizon", "vestige policy train", low=1)
         with output.shares(self.environment) as reach:
-            trained = train(self.environment, self.steps, seed=self.seed, cached=not self.no_cache, tell=reach)
+            trained = train(self.environment, self.steps, seed=self.seed, cached=not self.no_cache, on_progress=reach)
         rows = []
         for steps, policy in zip(self.steps, trained, strict=True):
             logs = collect(self.environment, policy, episodes=self.episodes, horizon=self.horizon, seed=self.seed)
@@ -191,7 +191,7 @@ class Collect:
                 episodes=self.episodes,
                 horizon=self.horizon,
                 seed=self.seed,
-                tell=reach,
+                on_progress=reach,
             )
         found, written = truth_of(logs, self.horizon), logs.write(self.out)
         if self.json:
@@ -256,7 +256,7 @@ def write(folder: Path, found: Evaluation) -> list[Path]:
 
     from vestige import show as drawing
     from vestige import store
-    from vestige.policy.picture import picture
+    from vestige.policy import picture
 
     folder.mkdir(parents=True, exist_ok=True)
     drawn, numbers = folder / "value.svg", folder / "evaluation.json"

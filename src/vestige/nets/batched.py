@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -31,14 +33,21 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@dataclass(eq=False)
 class BatchedMLP:
-    """`members` independent MLPs with layer widths `sizes`, input and output included.
+    """Independent MLPs of one shape: weights (m, fan_in, fan_out) and biases (m, 1, fan_out) of each layer.
 
-    `skip` adds a linear map straight from input to output, which starts at zero.
+    `skip` is a linear map straight from input to output.
     """
 
-    def __init__(
-        self,
+    weights: list[Tensor]
+    biases: list[Tensor]
+    skip: Tensor | None = None
+    activation: str = "relu"
+
+    @classmethod
+    def initial(
+        cls,
         members: int,
         sizes: Sequence[int],
         *,
@@ -47,19 +56,24 @@ class BatchedMLP:
         zero_last: bool = False,
         skip: bool = False,
         dtype: torch.dtype = torch.float32,
-    ) -> None:
-        self.members, self.sizes, self.activation = members, tuple(sizes), ACTIVATIONS[activation]
-        self.weights: list[Tensor] = []
-        self.biases: list[Tensor] = []
-        for i, (fan_in, fan_out) in enumerate(zip(self.sizes[:-1], self.sizes[1:], strict=True)):
+    ) -> BatchedMLP:
+        """`members` untrained networks with layer widths `sizes`, input and output included; the skip is zero."""
+        weights, biases = [], []
+        for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
             bound = 1 / math.sqrt(fan_in)  # torch.nn.Linear's own initialisation
             w = torch.rand(members, fan_in, fan_out, generator=generator, dtype=dtype) * (2 * bound) - bound
             b = torch.rand(members, 1, fan_out, generator=generator, dtype=dtype) * (2 * bound) - bound
-            if zero_last and i == len(self.sizes) - 2:
+            if zero_last and i == len(sizes) - 2:
                 w, b = torch.zeros_like(w), torch.zeros_like(b)
-            self.weights.append(w.requires_grad_())
-            self.biases.append(b.requires_grad_())
-        self.skip = torch.zeros(members, sizes[0], sizes[-1], dtype=dtype).requires_grad_() if skip else None
+            weights.append(w.requires_grad_())
+            biases.append(b.requires_grad_())
+        direct = torch.zeros(members, sizes[0], sizes[-1], dtype=dtype).requires_grad_() if skip else None
+        return cls(weights, biases, direct, activation)
+
+    @property
+    def members(self) -> int:
+        """How many networks."""
+        return len(self.weights[0])
 
     def parameters(self) -> list[Tensor]:
         """Every tensor that an optimiser may move: weights, biases, then the skip where there is one."""
@@ -72,38 +86,23 @@ class BatchedMLP:
         for i, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
             h = torch.baddbmm(b, h, w)
             if i < last:
-                h = self.activation(h)
+                h = ACTIVATIONS[self.activation](h)
         return h if self.skip is None else torch.baddbmm(h, x, self.skip)
 
-    def state(self, prefix: str = "net.") -> dict[str, Tensor]:
-        """Parameters by name."""
-        named = {f"{prefix}w{i}": w.detach() for i, w in enumerate(self.weights)}
-        named |= {f"{prefix}b{i}": b.detach() for i, b in enumerate(self.biases)}
-        return named if self.skip is None else named | {f"{prefix}skip": self.skip.detach()}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Tensor], *, prefix: str = "net.", activation: str = "relu") -> BatchedMLP:
-        """The inverse of `state`; the shapes tell the architecture."""
-        depth = sum(key.startswith(f"{prefix}w") for key in state)
-        first = state[f"{prefix}w0"]
-        sizes = [first.shape[1], *(state[f"{prefix}w{i}"].shape[2] for i in range(depth))]
-        # Built with no members, so that nothing is drawn only to be thrown away.
-        net = cls(
-            0, sizes, generator=torch.Generator(torch.get_default_device()), activation=activation, dtype=first.dtype
-        )
-        net.members = first.shape[0]
-        net.weights = [state[f"{prefix}w{i}"].clone().requires_grad_() for i in range(depth)]
-        net.biases = [state[f"{prefix}b{i}"].clone().requires_grad_() for i in range(depth)]
-        net.skip = state[f"{prefix}skip"].clone().requires_grad_() if f"{prefix}skip" in state else None
-        return net
+    def part(self, chosen: slice, dtype: torch.dtype) -> BatchedMLP:
+        """The `chosen` members, in numbers of `dtype`."""
+        weights, biases = ([t[chosen].to(dtype) for t in layers] for layers in (self.weights, self.biases))
+        return BatchedMLP(weights, biases, None if self.skip is None else self.skip[chosen].to(dtype), self.activation)
 
     @classmethod
     def stack(cls, nets: Sequence[BatchedMLP]) -> BatchedMLP:
         """One network that holds the members of all `nets`, which share a shape and an activation."""
-        states = [net.state() for net in nets]
-        stacked = cls.from_state({key: torch.cat([s[key] for s in states]) for key in states[0]})
-        stacked.activation = nets[0].activation
-        return stacked
+        joined = [
+            torch.cat(same).detach().requires_grad_() for same in zip(*(n.parameters() for n in nets), strict=True)
+        ]
+        depth = len(nets[0].weights)
+        skip = None if nets[0].skip is None else joined[-1]
+        return cls(joined[:depth], joined[depth : 2 * depth], skip, nets[0].activation)
 
 
 # (m, n) outputs -> (m, n) derivatives of the loss with respect to them.
@@ -115,7 +114,7 @@ def gradients(net: BatchedMLP, x: Float[Tensor, "m n d"], slope: Slope, work: Te
 
     `work` may hand over an (m, n, hidden) buffer to be overwritten, which saves the allocation in a loop.
     """
-    if len(net.weights) == 2 and net.activation is functional.relu:
+    if len(net.weights) == 2 and net.activation == "relu":
         with torch.no_grad():
             return _shallow(net, x, slope, work)
     out = net(x).squeeze(2)

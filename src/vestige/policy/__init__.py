@@ -4,11 +4,10 @@
 """
 
 from vestige.core.estimate import Estimate
-from vestige.policy.dynamics import Dynamics, Trajectories
-from vestige.policy.evaluation import Evaluation, evaluate
+from vestige.policy.dynamics import Dynamics, Settings, Trajectories
+from vestige.policy.evaluation import Evaluation, evaluate, picture
 from vestige.policy.logs import Logs
 from vestige.policy.policies import GaussianPolicy, Policy
-from vestige.policy.regression import Settings
 from vestige.policy.transitions import TransitionRatio
 
 __all__ = [
@@ -22,4 +21,5 @@ __all__ = [
     "Trajectories",
     "TransitionRatio",
     "evaluate",
+    "picture",
 ]

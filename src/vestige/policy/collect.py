@@ -17,10 +17,9 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from vestige.core import checks, rng
-from vestige.policy.bounds import require_bounds
 from vestige.policy.environments import Environments, Space, make
 from vestige.policy.logs import Logs
-from vestige.policy.policies import Policy
+from vestige.policy.policies import Policy, require_bounds
 
 AT_ONCE = 50  # environments side by side: a policy is asked once for all of them
 
@@ -42,19 +41,19 @@ def collect(
     episodes: int = 100,
     horizon: int = 100,
     seed: int = 0,
-    tell: Callable[[float, str], None] | None = None,
+    on_progress: Callable[[float, str], None] | None = None,
 ) -> Logs:
     """Logs of `episodes` episodes of at most `horizon` steps."""
     checks.whole(episodes, "episodes", "policy.collect", low=2)
     checks.whole(horizon, "horizon", "policy.collect", low=1)
-    told = tell or (lambda share, words: None)
+    report = on_progress or (lambda share, words: None)
     parts: list[dict[str, Tensor]] = []
     with make(name, min(episodes, AT_ONCE)) as environments:
         _fits(policy, environments.space, horizon)
         for first in range(0, episodes, AT_ONCE):
             numbers = range(first, min(first + AT_ONCE, episodes))
             parts.append(_together(environments, policy, numbers, horizon, seed))
-            told(numbers[-1] / episodes, f"{name}: {numbers[-1] + 1} of {episodes} episodes")
+            report(numbers[-1] / episodes, f"{name}: {numbers[-1] + 1} of {episodes} episodes")
         bounds = {"action_low": environments.space.low, "action_high": environments.space.high}
     whole = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
     return Logs.of(**whole, **bounds, owner="policy.collect")

@@ -9,31 +9,205 @@ member is trained without one fold of the episodes and stops by the likelihood o
 every row beside the member that has not seen it). The paper assumes a *known* reward function; where none is given,
 r(s, a, s') is learned from the logs with networks of the same kind, and its mean is used. No episode ends: the paper's
 environments never do, and where logs hold terminal states `evaluate` says so. Simulated states are kept within the
-range of the logs widened by `margin` times its width on either side; the share of states cut there is reported.
+range of the logs widened by `MARGIN` times its width on either side; the share of states cut there is reported.
+
+Gaussian regression by an ensemble trained as one batched network: y | x ~ N(mean_k(x), diag sd_k(x)^2).
+
+Each member leaves a fold of the rows of its own aside and stops where the likelihood of that fold is best, so that for
+every row there is a member that has not learnt from it. Members differ in their fold, their start and the order of
+their rows. In units of the deviations of x and y; log-variances lie smoothly between two named bounds; a linear path
+from input to output stands beside the network and starts at zero. A column of y that never changes is no matter of
+learning: it has its one value and a deviation of zero.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from vestige import store
 from vestige.core import checks, rng
-from vestige.core.errors import InputError, NotFitted, StoreError
-from vestige.policy import regression
+from vestige.core.checks import declared, learnt, option
+from vestige.core.errors import NotFitted
+from vestige.nets.batched import BatchedMLP
+from vestige.policy.environments import Reward
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy
-from vestige.policy.regression import GaussianEnsemble, Settings, padded
+from vestige.ratios.standardise import Standardiser
 
-# r(s, a, s') of many rows at once.
-Reward: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
-REWARD_HIDDEN = (64, 64)  # and half as many steps, where nothing else is said
+# Rows a member that go through the network at once where nothing is learnt: bounds the memory, not the result.
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Shape of the networks and how they are trained."""
+
+    hidden: tuple[int, ...] = option((200, 200, 200), low=1)
+    learning_rate: float = option(1e-3, above=0)  # falls along a cosine to zero
+    weight_decay: float = option(1e-5, low=0)  # decoupled
+    batch_size: int = option(256, low=1)
+    steps: int = option(6000, low=1)
+    check_every: int = option(100, low=1)
+    patience: int = option(20, low=1)  # looks at the held-out likelihood without improvement
+    judged: int = option(2000, low=1)  # rows of the fold that a look takes at most
+    min_log_var: float = -10.0  # bounds of the log-variance, y standardised
+    max_log_var: float = 0.5
+    input_clip: float = option(10.0, above=0)  # bound of standardised inputs, in deviations
+
+    def __post_init__(self) -> None:
+        declared(self)
+        checks.number(self.min_log_var, "min_log_var", "Settings", high=self.max_log_var, open_high=True)
+
+
+def bounded(raw: Tensor, low: float, high: float) -> Tensor:
+    """`raw` bent smoothly into (low, high)."""
+    return low + softplus(high - softplus(high - raw) - low)
+
+
+def nll(mean: Tensor, log_var: Tensor, y: Tensor) -> Float[Tensor, " m"]:
+    """-log N(y; mean, exp log_var) per member: summed over the columns, averaged over the rows."""
+    terms = (y - mean).square() * torch.exp(-log_var) + log_var + math.log(2 * math.pi)
+    return terms.sum(2).mean(1) / 2
+
+
+def padded(groups: Int64[Tensor, " n"], members: int) -> Int64[Tensor, "m r"]:
+    """Rows of each group, as many columns as the largest has; -1 fills up. Groups beyond `members` are left out."""
+    order = torch.argsort(groups, stable=True)
+    counts = torch.bincount(groups, minlength=members)
+    place = torch.arange(len(groups)) - (counts.cumsum(0) - counts)[groups[order]]
+    kept = groups[order] < members
+    table = torch.full((members, int(counts[:members].max())), -1)
+    table[groups[order][kept], place[kept]] = order[kept]
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianEnsemble:
+    """The fitted ensemble: standardisations and one batched network, whose outputs are means and raw log-variances.
+
+    `varying` are the columns of y that the network speaks of; the others are constant.
+    """
+
+    net: BatchedMLP
+    x: Standardiser
+    y: Standardiser
+    varying: Int64[Tensor, " v"]
+    settings: Settings
+
+    def _heads(self, z: Float[Tensor, "... d"]) -> tuple[Tensor, Tensor]:
+        mean, raw = self.net(z).chunk(2, dim=2)
+        return mean, bounded(raw, self.settings.min_log_var, self.settings.max_log_var)
+
+    @torch.no_grad()
+    def __call__(self, x: Float[Tensor, "m n d"]) -> tuple[Float[Tensor, "m n k"], Float[Tensor, "m n k"]]:
+        """Mean and deviation of y for each member's own rows."""
+        z = self.x(x.to(torch.float32).flatten(0, 1)).unflatten(0, x.shape[:2])
+        if z.shape[1] <= CHUNK:
+            mean, log_var = self._heads(z)
+        else:
+            pieces = [self._heads(piece) for piece in z.split(CHUNK, 1)]
+            mean, log_var = (torch.cat(part, 1) for part in zip(*pieces, strict=True))
+        deviation = (log_var / 2).exp()
+        if len(self.varying) < len(self.y.scale):
+            blank = mean.new_zeros(*mean.shape[:2], len(self.y.scale))
+            mean, deviation = (blank.index_copy(2, self.varying, part) for part in (mean, deviation))
+        return self.y.shift + self.y.scale * mean, self.y.scale * deviation
+
+
+def fit_ensemble(
+    x: Float[Tensor, "n d"],
+    y: Float[Tensor, "n k"],
+    folds: Int64[Tensor, " n"],
+    members: int,
+    settings: Settings,
+    seed: int,
+    on_progress: Callable[[float], None] = lambda _: None,
+) -> tuple[GaussianEnsemble, dict[str, Any]]:
+    """Member i learns from the rows outside of fold i; `on_progress` hears how much is done."""
+    held = torch.bincount(folds, minlength=members)[:members]
+    if int(held.min()) == 0 or int(held.max()) == len(x):
+        must = f"one with rows for each of {members} members, and rows outside of it"
+        checks.refuse("folds", "fit_ensemble", must, f"{held.tolist()} of {len(x)} rows")
+    z_x = Standardiser.of(x.to(torch.float64), clip=settings.input_clip)
+    z_y = Standardiser.of(y.to(torch.float64))
+    shifts = [Standardiser(z.shift.float(), z.scale.float(), z.clip) for z in (z_x, z_y)]
+    x_, y_ = z_x(x.to(torch.float64)).float(), z_y(y.to(torch.float64)).float()
+    # `Standardiser` gives deviation one to all columns that have any, and leaves those without at their zeros.
+    varying = (y_.square().mean(0) > 0.5).nonzero().squeeze(1)
+    y_ = y_[:, varying]
+    sizes = [x.shape[1], *settings.hidden, 2 * len(varying)]
+    net = BatchedMLP.initial(members, sizes, generator=rng.fork(seed, "init"), activation="silu", skip=True)
+    ensemble = GaussianEnsemble(net, shifts[0], shifts[1], varying, settings)
+    report = _train(ensemble, x_, y_, folds, seed, on_progress)
+    return ensemble, report
+
+
+def _train(
+    ensemble: GaussianEnsemble, x: Tensor, y: Tensor, folds: Tensor, seed: int, on_progress: Callable[[float], None]
+) -> dict[str, Any]:
+    net, settings = ensemble.net, ensemble.settings
+    members, order = net.members, rng.fork(seed, "batches")
+    held = padded(folds, members)
+    judged = min(settings.judged, int((held >= 0).sum(1).min()))
+    look = torch.stack([row[row >= 0][torch.randperm(int((row >= 0).sum()), generator=order)[:judged]] for row in held])
+    taught = [(folds != i).nonzero().squeeze(1) for i in range(members)]
+    table = torch.nn.utils.rnn.pad_sequence(taught, batch_first=True)
+    counts = torch.tensor([len(rows) for rows in taught])[:, None]
+
+    parameters = net.parameters()
+    optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.steps)
+    best = [p.detach().clone() for p in parameters]
+    lowest, best_step = torch.full((members,), math.inf), torch.zeros(members, dtype=torch.int64)
+    step = 0
+    for step in range(settings.steps + 1):
+        if step % settings.check_every == 0 or step == settings.steps:
+            with torch.no_grad():
+                latest = nll(*ensemble._heads(x[look]), y[look])
+                better = latest < lowest  # never true of a NaN
+                lowest, best_step = torch.where(better, latest, lowest), best_step.masked_fill(better, step)
+                for kept, p in zip(best, parameters, strict=True):
+                    kept[better] = p.detach()[better]
+            on_progress(step / settings.steps)
+            if step == settings.steps or step - int(best_step.max()) >= settings.patience * settings.check_every:
+                break
+        drawn = (torch.rand(members, settings.batch_size, generator=order) * counts).long().clamp_max(counts - 1)
+        rows = table.gather(1, drawn)
+        optimizer.zero_grad()
+        nll(*ensemble._heads(x[rows]), y[rows]).sum().backward()  # members share nothing: a sum keeps them apart
+        optimizer.step()
+        schedule.step()
+    with torch.no_grad():
+        for kept, p in zip(best, parameters, strict=True):
+            p.copy_(kept)
+        mean, log_var = ensemble._heads(x[look])
+        unexplained = (y[look] - mean).square().mean(1)
+    on_progress(1.0)
+    width = settings.max_log_var - settings.min_log_var
+    return {
+        "steps": step,
+        "best_step": best_step.tolist(),
+        "held_out_nll": [round(float(v), 6) for v in lowest],
+        "unexplained": [round(float(v), 6) for v in unexplained.mean(1)],  # of the variance, mean over the columns
+        "at_least_variance": float((log_var < settings.min_log_var + 0.01 * width).double().mean()),
+        "input_clipped": float((x.abs() >= settings.input_clip).any(1).double().mean()),
+        "rows": len(x),
+        "held_out_rows": (held >= 0).sum(1).tolist(),
+    }
+
+
+REWARD_HIDDEN = (64, 64)  # and half as many steps
+MARGIN = 1.0  # how far simulated states may leave the range of the logs, in widths of it
 FEWEST_FOLDS = 5  # a member never leaves more than a fifth of the rows aside
 
 
@@ -52,7 +226,7 @@ class Trajectories:
         return self.rewards @ discount ** torch.arange(self.rewards.shape[1], dtype=torch.float64)
 
 
-def deal_folds(logs: Logs, folds: int, generator: torch.Generator) -> Int64[Tensor, " m"]:
+def assign_folds(logs: Logs, folds: int, generator: torch.Generator) -> Int64[Tensor, " m"]:
     """The fold of each row: whole episodes if there are enough, else stretches of consecutive rows."""
     episodes = len(logs.lengths)
     if episodes >= folds:
@@ -67,33 +241,23 @@ def require_rows(logs: Logs, members: int, owner: str) -> None:
         checks.refuse("logs", owner, f"{fewest} transitions or more for {members} members", len(logs))
 
 
+@dataclass(eq=False)
 class Dynamics:
     """`members` Gaussian networks for s' - s and, without a known reward function, as many for the reward."""
 
-    def __init__(
-        self,
-        members: int = 5,
-        settings: Settings | None = None,
-        reward_settings: Settings | None = None,
-        *,
-        reward: Reward | None = None,
-        margin: float = 1.0,
-    ) -> None:
-        self.members = checks.whole(members, "members", "Dynamics", low=1)
-        self.settings = settings or Settings()
-        halved = replace(self.settings, hidden=REWARD_HIDDEN, steps=(self.settings.steps + 1) // 2)
-        self.reward_settings = reward_settings or halved
-        self.settings.check("Dynamics")
-        self.reward_settings.check("Dynamics")
-        self.reward = reward
-        self.margin = checks.number(margin, "margin", "Dynamics", low=0)
-        self.report_: dict[str, Any] = {}
-        self.change_: GaussianEnsemble | None = None
-        self.reward_: GaussianEnsemble | None = None
-        self.limits_: Float[Tensor, "2 s"] | None = None
+    members: int = option(5, low=1)
+    settings: Settings = field(default_factory=Settings)
+    reward: Reward | None = field(default=None, kw_only=True)
+    report_: dict[str, Any] = learnt(factory=dict)
+    change_: GaussianEnsemble | None = learnt(None)
+    reward_: GaussianEnsemble | None = learnt(None)
+    limits_: Float[Tensor, "2 s"] | None = learnt(None)
 
-    def fit(self, logs: Logs, *, seed: int = 0, tell: Callable[[float], None] = lambda _: None) -> Dynamics:
-        """Learn from `logs`; `tell` hears how much is done. Returns self."""
+    def __post_init__(self) -> None:
+        declared(self)
+
+    def fit(self, logs: Logs, *, seed: int = 0, on_progress: Callable[[float], None] = lambda _: None) -> Dynamics:
+        """Learn from `logs`; `on_progress` hears how much is done. Returns self."""
         require_rows(logs, self.members, "Dynamics.fit")
         folds = self.folds(logs, seed)
         s, a = logs.observations, logs.actions.to(logs.observations.dtype)
@@ -102,29 +266,36 @@ class Dynamics:
         known = torch.cat([s, a], 1)
         both = torch.stack([logs.observations, logs.next_observations])
         low, high = both.amin((0, 1)), both.amax((0, 1))
-        self.limits_ = torch.stack([low - self.margin * (high - low), high + self.margin * (high - low)]).float()
-        self.change_, told = regression.fit(
-            known, change, folds, self.members, self.settings, rng.child_seed(seed, "change"), lambda d: tell(share * d)
+        self.limits_ = torch.stack([low - MARGIN * (high - low), high + MARGIN * (high - low)]).float()
+        self.change_, told = fit_ensemble(
+            known,
+            change,
+            folds,
+            self.members,
+            self.settings,
+            rng.child_seed(seed, "change"),
+            lambda d: on_progress(share * d),
         )
         self.report_ = {"change": told, "reward": "known"}
         self.reward_ = None
         if self.reward is None:
-            x, settings = torch.cat([known, change], 1), self.reward_settings
-            self.reward_, told = regression.fit(
+            x, settings = torch.cat([known, change], 1), self.settings
+            settings = replace(settings, hidden=REWARD_HIDDEN, steps=(settings.steps + 1) // 2)
+            self.reward_, told = fit_ensemble(
                 x,
                 logs.rewards[:, None],
                 folds,
                 self.members,
                 settings,
                 rng.child_seed(seed, "reward"),
-                lambda d: tell(share + (1 - share) * d),
+                lambda done: on_progress(share + (1 - share) * done),
             )
             self.report_["reward"] = told
         return self
 
     def folds(self, logs: Logs, seed: int) -> Int64[Tensor, " m"]:
         """The fold of each row in a fit with this seed; member i has not learnt from fold i."""
-        return deal_folds(logs, max(self.members, FEWEST_FOLDS), rng.fork(seed, "folds"))
+        return assign_folds(logs, max(self.members, FEWEST_FOLDS), rng.fork(seed, "folds"))
 
     def law(
         self, s: Float[Tensor, "m n s"], a: Float[Tensor, "m n a"]
@@ -217,30 +388,15 @@ class Dynamics:
         """Write configuration, report and networks to `path` (.json) and a safetensors file beside it."""
         if self.change_ is None or self.limits_ is None:
             raise NotFitted("Dynamics.save was called before fit.")
-        fields: dict[str, Any] = {"members": self.members, "margin": self.margin, "report": self.report_}
-        fields |= {name: asdict(getattr(self, name)) for name in ("settings", "reward_settings")}
-        tensors = {"limits": self.limits_} | self.change_.state("change.")
-        if self.reward_ is not None:
-            tensors |= self.reward_.state("reward.")
-        return store.save(path, "dynamics", fields, tensors)
+        stored = copy.copy(self)
+        stored.reward = None
+        return store.save_object(path, "dynamics", stored)
 
     @classmethod
     def load(cls, path: str | Path, *, reward: Reward | None = None) -> Dynamics:
         """The dynamics stored at `path`; a known reward function is code and is handed over again."""
-        fields, tensors = store.load(path, "dynamics")
-        try:
-            settings, reward_settings = (
-                Settings(**{**fields[name], "hidden": tuple(fields[name]["hidden"])})
-                for name in ("settings", "reward_settings")
-            )
-            found = cls(fields["members"], settings, reward_settings, reward=reward, margin=fields["margin"])
-            found.report_, found.limits_ = fields["report"], tensors["limits"]
-            found.change_ = GaussianEnsemble.from_state(tensors, "change.", settings)
-            learned = any(key.startswith("reward.") for key in tensors)
-            if learned:
-                found.reward_ = GaussianEnsemble.from_state(tensors, "reward.", reward_settings)
-        except (KeyError, TypeError, IndexError, InputError) as error:
-            raise StoreError(f"{path} does not hold dynamics that this version can read: {error}.") from None
-        if not learned and reward is None:
+        found = store.load_object(cls, path, "dynamics")
+        if found.reward_ is None and reward is None:
             checks.refuse("reward", "Dynamics.load", "the known function that these dynamics were fitted with", None)
+        found.reward = reward
         return found

@@ -4,7 +4,7 @@
     lfiw             Eq. 11 over all steps, self-normalised (Eq. 6), mean over classifiers
     lfiw_tempered    the same with log-ratios cut to those of the middle 1 - 2 `cut` of the real rows, and weights
                      flattened to a share `ess` of effective trajectories
-    shuffled         the tempered weights dealt at random: the control
+    shuffled         the tempered weights in a random order: the control
     logged           the behaviour policy's own mean return
     per_decision     weighted per-decision importance sampling, where the logs hold action densities
     fitted_q         fitted-Q evaluation with linear features
@@ -12,29 +12,159 @@
 
 All are over the first `horizon` steps. Intervals are at 95 % and say how far resampling moves an estimate; a bias that
 members, classifiers or features share is not in them. What speaks against a number stands in `warnings`.
+
+What speaks against an evaluation, in words: limits are fields of `Limits`, and each sentence names its number.
+
+Does the evaluated policy go where the logs have been? The share of simulated steps that lie beyond them.
+
+Beyond is further from the mean of the logs' (s, a), in their covariance (Mahalanobis), than `level` of the logs' own
+rows. A share near 1 - level says that first and second moments cover the policy; it does not see holes in between.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 from torch import Tensor
 
+from vestige import show
 from vestige.core import checks, rng
 from vestige.core.estimate import Estimate
-from vestige.policy.bounds import require_bounds, require_inside
-from vestige.policy.dynamics import Dynamics, Reward, require_rows
-from vestige.policy.estimates import coverage, from_logs, from_model, judge, transition_log_ratios
+from vestige.core.numerics import Moments
+from vestige.policy.dynamics import Dynamics, Settings, Trajectories, require_rows
+from vestige.policy.environments import Reward
+from vestige.policy.estimators import MOST_LOST, Weighted, from_logs, from_model, transition_log_ratios
 from vestige.policy.logs import Logs
-from vestige.policy.policies import Policy
-from vestige.policy.regression import Settings
+from vestige.policy.policies import Policy, require_bounds, require_inside
 from vestige.policy.transitions import TransitionRatio
-from vestige.policy.value import Weighted
+from vestige.ratios.standardise import Standardiser
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where a warning begins; `outside_bad`, `clipped` and `accuracy` make the verdict "unreliable"."""
+
+    outside: float = 0.05  # share of simulated steps beyond the logs
+    outside_bad: float = 0.25
+    clipped: float = 0.01  # share of simulated states that met the limits of the state space
+    accuracy: float = 0.95  # of a classifier that tells real transitions from simulated ones
+    alpha: float = 0.1  # exponent below which weights only choose softly
+    equal: float = 0.99  # effective share above which weights are equal: there is nothing to correct
+    episodes: int = 20
+    whole: int = 2  # logged episodes that have all steps of the horizon
+    lost: float = MOST_LOST  # share of resamples in which fitted Q runs away
+    reward_gap: float = 0.5  # root mean square of r(s, a, s') less the logged reward, in deviations of the latter
+    reward_shift: float = 0.1  # its mean, likewise
+
+
+def judge(
+    estimates: Mapping[str, tuple[float, float, float]],
+    *,
+    trajectories: int,
+    raw_ess: float,
+    alpha: float,
+    outside: float,
+    own: float,
+    clipped: float,
+    accuracy: float,
+    terminal: bool,
+    episodes: int,
+    whole: int,
+    horizon: int,
+    lost: float = 0.0,
+    reward_gap: tuple[float, float] = (0.0, 0.0),
+    limits: Limits | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """The verdict, and what it rests on; `estimates` are (value, low, high) by name.
+
+    `whole` episodes have `horizon` steps or ended before; `lost` is the share of fitted Q's resamples that ran away;
+    `reward_gap` is (root mean square, mean) of the known reward less the logged one, in deviations of the latter.
+    """
+    limits = limits or Limits()
+    bad: list[str] = []
+    care: list[str] = []
+    if outside > limits.outside:
+        (bad if outside > limits.outside_bad else care).append(
+            f"{outside:.0%} of the simulated steps lie beyond the logs ({own:.0%} of the logs' own rows do): the "
+            "policy goes where nothing was seen, and neither the model nor its weights know what happens there."
+        )
+    if clipped > limits.clipped:
+        bad.append(f"{clipped:.1%} of the simulated states ran to the limits of the state space: the model diverges.")
+    if accuracy > limits.accuracy:
+        bad.append(
+            f"A classifier tells real transitions from simulated ones with accuracy {accuracy:.3f}: "
+            "the model is too far off for weights to correct."
+        )
+    if alpha < limits.alpha:
+        care.append(
+            f"Untempered, the weights are worth {raw_ess:.1f} trajectories; they were flattened with exponent "
+            f"{alpha:.2g}. That is a soft choice of trajectories that look real, not the whole correction."
+        )
+    value, (_, low, high) = estimates["lfiw_tempered"][0], estimates["shuffled"]
+    if low <= value <= high and raw_ess < limits.equal * trajectories:
+        care.append(
+            f"Weights in random orders give {low:.4g} to {high:.4g}: the weighted value {value:.4g} is no correction."
+        )
+    if terminal:
+        care.append("The logs hold terminal states; the model simulates on as if no episode ended.")
+    if episodes < limits.episodes:
+        care.append(f"There are {episodes} logged episodes: their first states stand for all that may be.")
+    if whole < limits.whole:
+        care.append(
+            f"{'One logged episode has' if whole == 1 else 'No logged episode has'} {horizon} steps: what is said of "
+            "the later ones is the model's word alone."
+        )
+    if not math.isfinite(estimates["fitted_q"][0]):
+        care.append("Fitted-Q evaluation ran away: its features do not carry this policy.")
+    elif lost > limits.lost:
+        care.append(f"Fitted-Q evaluation ran away in {lost:.0%} of the resamples: its value hangs on few episodes.")
+    spread, shift = reward_gap
+    if spread > limits.reward_gap or abs(shift) > limits.reward_shift:
+        care.append(
+            f"The reward function that was given is not what the logs paid: it is off by {spread:.2g} deviations of "
+            f"the logged reward (root mean square), {shift:+.2g} on average."
+        )
+    return "unreliable" if bad else "usable with care" if care else "good", (*bad, *care)
+
+
+# Added to the covariance of standardised (s, a): a direction without any spread in the logs is beyond them at once.
+RIDGE = 1e-4
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Shares of simulated steps beyond the logs: of all, of each step, and of the logs' own rows by definition."""
+
+    outside: float
+    by_step: Float[Tensor, " h"]
+    own: float
+
+
+def coverage(logs: Logs, trajectories: Trajectories, *, level: float = 0.99, ridge: float = RIDGE) -> Coverage:
+    """How much of the simulated trajectories lies beyond the logs."""
+    seen = torch.cat([logs.observations.double(), logs.actions.double()], 1)
+    standardise = Standardiser.of(seen)
+    covariance = Moments.of(standardise(seen)).covariance()
+    factor = torch.linalg.cholesky(covariance + ridge * torch.eye(len(covariance), dtype=torch.float64))
+
+    def distance(x: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(factor, standardise(x).mT, upper=False).square().sum(0)
+
+    limit = torch.sort(distance(seen)).values[min(int(level * len(seen)), len(seen) - 1)]
+    n, h, _ = trajectories.actions.shape
+    states = trajectories.observations[:, :-1].double()
+    steps = torch.cat([states, trajectories.actions.double()], 2).flatten(0, 1)
+    beyond = (distance(steps) > limit).double().reshape(n, h)
+    return Coverage(float(beyond.mean()), beyond.mean(0), 1 - level)
+
 
 OWNER = "policy.evaluate"
 
@@ -45,7 +175,7 @@ class Evaluation:
 
     estimates: dict[str, Estimate]
     curves: dict[str, Weighted]  # "lfiw" and "lfiw_tempered" over H
-    deals: Float64[Tensor, " b"]  # the control: the value under each random deal of the tempered weights
+    permuted: Float64[Tensor, " b"]  # the control: the value under each random order of the tempered weights
     horizon: int
     outside: float  # share of simulated steps beyond the logs; 0.01 of the logs' own rows are
     verdict: str  # good, usable with care, or unreliable
@@ -53,7 +183,7 @@ class Evaluation:
     report: dict[str, Any] = field(default_factory=dict)  # of the fits: dynamics, classifiers, clips
 
     def to_json(self) -> dict[str, Any]:
-        """The fields but for `deals` as plain JSON; None where a number is not finite."""
+        """The fields but for `permuted` as plain JSON; None where a number is not finite."""
         curves = {
             name: {key: value.tolist() if isinstance(value, Tensor) else list(value) for key, value in vars(c).items()}
             for name, c in self.curves.items()
@@ -89,33 +219,34 @@ def evaluate(
     cut: float = 0.01,
     resamples: int = 500,
     seed: int = 0,
-    tell: Callable[[str, float], None] | None = None,
+    on_progress: Callable[[float, str], None] | None = None,
 ) -> Evaluation:
     """The value of `policy` over `horizon` steps from the logs' first states.
 
     `hs` are the numbers of weighted steps of the curves (eleven between 0 and `horizon`); `reward` is r(s, a, s')
     where it is known; `settings` are those of the dynamics; `trajectories` is rounded up to a multiple of `members`;
-    `tell` hears what is going on and which share is done.
+    `on_progress` hears the share that is done and what is going on.
     """
-    dynamics, ratio = Dynamics(members, settings, reward=reward), TransitionRatio(classifiers, sees=sees, cut=cut)
+    dynamics = Dynamics(members, settings or Settings(), reward=reward)
+    ratio = TransitionRatio(classifiers, sees=sees, cut=cut)
     steps = _checked(horizon, hs, discount, trajectories, resamples, ess)
     require_rows(logs, members, OWNER)
     _suits(logs, policy)
     gap = (0.0, 0.0) if reward is None else reward_gap(logs, reward)
-    told = tell or (lambda what, share: None)
-    told("the dynamics are learnt", 0.0)
-    dynamics.fit(logs, seed=seed, tell=lambda done: told("the dynamics are learnt", 0.7 * done))
-    told("trajectories are simulated", 0.7)
+    report_progress = on_progress or (lambda share, words: None)
+    report_progress(0.0, "the dynamics are learnt")
+    dynamics.fit(logs, seed=seed, on_progress=lambda done: report_progress(0.7 * done, "the dynamics are learnt"))
+    report_progress(0.7, "trajectories are simulated")
     each = math.ceil(trajectories / members)
     starts = torch.randint(len(logs.initial), (each * members,), generator=rng.fork(seed, "starts"))
     simulated = dynamics.rollout(policy, logs.initial[starts], horizon, generator=rng.fork(seed, "rollout"))
-    told("classifiers are trained", 0.75)
+    report_progress(0.75, "classifiers are trained")
     ratio.fit(dynamics, logs, dynamics.folds(logs, seed), seed=seed)
     log_ratio = transition_log_ratios(ratio, simulated)
     within = ratio.within(log_ratio)
-    told("values are estimated", 0.9)
+    report_progress(0.9, "values are estimated")
     drawn = {"resamples": resamples, "seed": seed}
-    estimates, curves, deals = from_model(
+    estimates, curves, permuted = from_model(
         simulated, log_ratio, steps, discount=discount, members=members, ess=ess, cut=within, **drawn
     )
     estimates |= from_logs(logs, policy, horizon, discount=discount, resamples=resamples, seed=seed)
@@ -136,11 +267,11 @@ def evaluate(
         lost=estimates["fitted_q"].details.get("lost", 0.0),
         reward_gap=gap,
     )
-    told("done", 1.0)
+    report_progress(1.0, "done")
     report = {"dynamics": dynamics.report_, "classifiers": ratio.report_, "states_clipped": simulated.clipped}
     report |= {"outside_by_step": reached.by_step.tolist(), "episodes": len(logs.lengths), "rows": len(logs)}
     report |= {"reward_gap": gap[0], "reward_shift": gap[1], "ratios_cut": float((within != log_ratio).double().mean())}
-    return Evaluation(estimates, curves, deals, horizon, reached.outside, verdict, warnings, report)
+    return Evaluation(estimates, curves, permuted, horizon, reached.outside, verdict, warnings, report)
 
 
 def _checked(
@@ -191,3 +322,24 @@ def reward_gap(logs: Logs, reward: Reward) -> tuple[float, float]:
         checks.refuse("reward", OWNER, "finite on the logs", f"{int((~torch.isfinite(off)).sum())} values that are not")
     scale = max(float(paid.std()), 1e-3 * float(paid.square().mean().sqrt()), torch.finfo(torch.float64).tiny)
     return float(off.square().mean().sqrt()) / scale, float(off.mean()) / scale
+
+
+WEIGHTED = {"lfiw_tempered": "weighted, tempered", "lfiw": "weighted"}
+BESIDE = {"model": "model", "logged": "logged", "fitted_q": "fitted Q"}
+
+
+def picture(found: Evaluation, *, truth: float | None = None) -> Figure:
+    """Curves over H with their intervals; `truth` is drawn where it is known."""
+    series = {WEIGHTED[name]: found.curves[name].values for name in WEIGHTED}
+    bands = {WEIGHTED[name]: (found.curves[name].low, found.curves[name].high) for name in WEIGHTED}
+    estimates = {BESIDE[name]: found.estimates[name].value for name in BESIDE if name in found.estimates}
+    beside = {name: value for name, value in estimates.items() if math.isfinite(value)}
+    return show.curves(
+        series | {name: [value] * len(found.curves["lfiw"].hs) for name, value in beside.items()},
+        list(found.curves["lfiw"].hs),
+        title="Value of the policy",
+        x_label="weighted steps",
+        y_label=f"return over {found.horizon} steps",
+        bands=bands,
+        reference=None if truth is None else {"truth": truth},
+    )

@@ -45,7 +45,7 @@ from vestige.data.formats import open_npz
 from vestige.data.readers.address import locate, refuse_file
 from vestige.data.readers.columns import floats, kind_of, plain
 from vestige.data.readers.tables import read_table
-from vestige.policy.bounds import bounds_of
+from vestige.policy.policies import bounds_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,11 @@ each bound, and `log_prob` is the density between the bounds and the logarithm o
 policies are exact on actions as they were carried out.
 
 Anything else with `act` and `log_prob` is a `Policy` too.
+
+Bounds of the action space: that of logs, of a policy, of an environment, and whether they are one space.
+
+A policy that draws beyond a space from which actions were cut has another law than the one that would run there, and
+its `log_prob` is no mass at the bounds: every estimate would be of a policy that does not exist.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -26,7 +31,6 @@ from torch.nn import functional
 from vestige import store
 from vestige.core import checks, rng
 from vestige.core.checks.kinds import ArrayLike, as_tensor
-from vestige.core.errors import InputError, StoreError
 from vestige.nets.batched import ACTIVATIONS
 
 
@@ -135,42 +139,12 @@ class GaussianPolicy:
 
     def save(self, path: str | Path) -> Path:
         """Write to `path` (.json) and a safetensors file beside it."""
-        tensors = {f"w{i}": w for i, w in enumerate(self.weights)} | {f"b{i}": b for i, b in enumerate(self.biases)}
-        held = {name: getattr(self, name) for name in ("log_std", "shift", "scale", "low", "high")}
-        tensors |= {name: value for name, value in held.items() if value is not None}
-        fields = {"law": "gaussian", "layers": len(self.weights), "activation": self.activation, "clip": self.clip}
-        return store.save(path, "policy", fields, tensors)
+        return store.save_object(path, "policy", self)
 
     @classmethod
     def load(cls, path: str | Path) -> GaussianPolicy:
         """The policy stored at `path`; one of another kind or shape is refused with the key that is wrong."""
-        fields, tensors = store.load(path, "policy")
-        if fields.get("law") != "gaussian":
-            raise StoreError(f"{path}: key 'law' must be 'gaussian'. Got {fields.get('law')!r} instead.")
-        layers = fields.get("layers")
-        if not isinstance(layers, int) or layers < 1:
-            raise StoreError(f"{path}: key 'layers' must be 1 or more. Got {layers!r} instead.")
-        for key in ("log_std", *(f"{kind}{i}" for kind in "wb" for i in range(layers))):
-            if key not in tensors:
-                raise StoreError(f"{path}: key '{key}' is missing.")
-        optional = {key: tensors.get(key) for key in ("shift", "scale", "low", "high")}
-        unknown = sorted(
-            tensors.keys() - optional.keys() - {"log_std", *(f"{k}{i}" for k in "wb" for i in range(layers))}
-        )
-        if unknown:
-            raise StoreError(f"{path}: key '{unknown[0]}' is none of a policy with {layers} layers.")
-        for key, tensor in tensors.items():
-            sides = 2 if key[0] == "w" else 1
-            if tensor.ndim != sides or not tensor.is_floating_point():
-                told = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-                raise StoreError(f"{path}: key '{key}' must be floats with {sides} sides. Got {told} instead.")
-        w, b = (tuple(tensors[f"{kind}{i}"] for i in range(layers)) for kind in "wb")
-        try:
-            activation = checks.one_of(fields.get("activation"), ACTIVATIONS, "activation", "GaussianPolicy")
-            clip = None if fields.get("clip") is None else checks.number(fields["clip"], "clip", "GaussianPolicy")
-            return cls(w, b, tensors["log_std"], activation=activation, clip=clip, **optional)
-        except InputError as error:
-            raise StoreError(f"{path}: {error}") from None
+        return store.load_object(cls, path, "policy")
 
 
 def _tensors(weights: ArrayLike, biases: ArrayLike, rows: dict[str, ArrayLike | None], owner: str) -> dict[str, object]:
@@ -224,3 +198,64 @@ def _check(policy: GaussianPolicy, owner: str) -> None:
         checks.refuse("scale", owner, "above 0", f"{float(policy.scale.min()):g}")
     if policy.low is not None and policy.high is not None and not bool((policy.low < policy.high).all()):
         checks.refuse("low", owner, "below 'high'", f"{float((policy.low - policy.high).max()):+g} above it")
+
+
+# How far beyond its bounds an action may lie, as a share of their distance: the rounding of float32.
+ACTION_TOLERANCE = 1e-5
+
+
+def bounds_of(a: Tensor, low: ArrayLike | None, high: ArrayLike | None, owner: str) -> dict[str, Any]:
+    """Both bounds of the space of actions `a` or none, and every action between them."""
+    if low is None and high is None:
+        return {}
+    if low is None or high is None:
+        missing = "action_low" if low is None else "action_high"
+        checks.refuse(missing, owner, "given together with its opposite", "none")
+    bottom = checks.vector(low, "action_low", owner, length=a.shape[1])
+    top = checks.vector(high, "action_high", owner, length=a.shape[1])
+    if bool((bottom >= top).any()):
+        checks.refuse("action_low", owner, "below 'action_high'", f"{float((bottom - top).max()):+.4g} above it")
+    require_inside(a, bottom, top, owner)
+    return {"action_low": bottom, "action_high": top}
+
+
+def require_inside(
+    actions: Float[Tensor, "m a"], low: Float[Tensor, " a"], high: Float[Tensor, " a"], owner: str
+) -> None:
+    """Refuse an action outside of the space, with its row and dimension."""
+    slack = ACTION_TOLERANCE * (high - low)
+    outside = ((actions < low - slack) | (actions > high + slack)).nonzero()
+    if len(outside):
+        row, i = (int(v) for v in outside[0])
+        told = f"{float(actions[row, i]):.6g} in row {row}, dimension {i} (from 0)"
+        checks.refuse("actions", owner, f"within the space, here [{float(low[i]):g}, {float(high[i]):g}]", told)
+
+
+def require_bounds(
+    policy: Policy,
+    low: Float[Tensor, " a"],
+    high: Float[Tensor, " a"],
+    observations: Float[Tensor, "n s"],
+    *,
+    space: str,
+    owner: str,
+    narrower: bool = False,
+) -> None:
+    """Refuse a policy whose bounds are missing or not those of `space`; with `narrower` they may lie within it.
+
+    A policy that names no bounds is asked for an action at each of `observations` instead, and none may lie outside.
+    """
+    if not hasattr(policy, "low") or not hasattr(policy, "high"):
+        drawn = policy.act(observations, generator=rng.fork(0, "bounds"))
+        require_inside(drawn, low, high, "the policy")
+        return
+    must = f"bounded as {space} (give it low= and high=)"
+    if policy.low is None or policy.high is None:
+        checks.refuse("policy", owner, must, "one without bounds")
+    slack = ACTION_TOLERANCE * (high - low)
+    below, above = low - policy.low, policy.high - high  # how much wider it is on either side
+    off = (below > slack) | (above > slack) if narrower else (below.abs() > slack) | (above.abs() > slack)
+    if bool(off.any()):
+        i = int(off.nonzero()[0])
+        have, want = (f"[{float(a[i]):g}, {float(b[i]):g}]" for a, b in ((policy.low, policy.high), (low, high)))
+        checks.refuse("policy", owner, must, f"{have} for {want} in dimension {i} (from 0)")

@@ -31,6 +31,7 @@ import torch
 
 from vestige import store
 from vestige.core import checks, rng
+from vestige.core.checks import declared, option
 from vestige.core.errors import StoreError, VestigeWarning
 from vestige.data.download import cache_folder
 from vestige.policy.environments import describe, make_one, package
@@ -46,29 +47,21 @@ TAKES_PART = ("gymnasium", "mujoco", "stable-baselines3", "torch", "numpy")
 class PPO:
     """How a policy is trained."""
 
-    hidden: tuple[int, ...] = (64, 64)
-    environments: int = 8
-    rollout: int = 256  # steps of each environment between updates
-    batch: int = 64
-    epochs: int = 10
-    lr: float = 3e-4
-    discount: float = 0.99
-    smoothing: float = 0.95  # lambda of the advantage
-    clip: float = 0.2  # of the ratio
-    observation_clip: float = 10.0  # of the standardised observation, in deviations
-    gradient_clip: float = 0.5
+    hidden: tuple[int, ...] = option((64, 64), low=1)
+    environments: int = option(8, low=1)
+    rollout: int = option(256, low=1)  # steps of each environment between updates
+    batch_size: int = option(64, low=1)
+    epochs: int = option(10, low=1)
+    learning_rate: float = option(3e-4, above=0)
+    discount: float = option(0.99, low=0, high=1)
+    smoothing: float = option(0.95, low=0, high=1)  # lambda of the advantage
+    clip: float = option(0.2, above=0)  # of the ratio
+    observation_clip: float = option(10.0, above=0)  # of the standardised observation, in deviations
+    gradient_clip: float = option(0.5, above=0)
 
-    def check(self) -> None:
-        """Refuse what cannot be used."""
-        for name in ("environments", "rollout", "batch", "epochs"):
-            checks.whole(getattr(self, name), name, "PPO", low=1)
+    def __post_init__(self) -> None:
+        declared(self)
         checks.whole(self.rollout * self.environments, "rollout", "PPO", low=2)
-        for width in self.hidden:
-            checks.whole(width, "hidden", "PPO", low=1)
-        for name in ("lr", "clip", "observation_clip", "gradient_clip"):
-            checks.number(getattr(self, name), name, "PPO", low=0, open_low=True)
-        for name in ("discount", "smoothing"):
-            checks.number(getattr(self, name), name, "PPO", low=0, high=1)
 
 
 def default_folder() -> Path:
@@ -84,14 +77,13 @@ def train(
     seed: int = 0,
     folder: str | Path | None = None,
     cached: bool = True,
-    tell: Callable[[float, str], None] | None = None,
+    on_progress: Callable[[float, str], None] | None = None,
 ) -> list[GaussianPolicy]:
     """The policy for environment `name` after each number of `steps`, which are rounded up to whole rollouts.
 
-    From the cache in `folder` if all of them are there. `tell` hears the share that is done and a few words.
+    From the cache in `folder` if all of them are there. `on_progress` hears the share that is done and a few words.
     """
     settings = settings or PPO()
-    settings.check()
     for one in steps:
         checks.whole(one, "steps", OWNER, low=1)
     if not steps or list(steps) != sorted(set(steps)):
@@ -103,7 +95,7 @@ def train(
     found = [_read(path) for path in paths] if cached else [None]
     if None not in found:
         return [policy for policy in found if policy is not None]
-    trained = _learn(name, steps, settings, seed, tell or (lambda share, words: None))
+    trained = _learn(name, steps, settings, seed, on_progress or (lambda share, words: None))
     for path, policy in zip(paths, trained, strict=True):
         if cached:
             _write(path, policy)
@@ -125,7 +117,7 @@ def key_of(name: str, steps: int, settings: PPO, seed: int) -> str:
 
 
 def _learn(
-    name: str, steps: Sequence[int], settings: PPO, seed: int, tell: Callable[[float, str], None]
+    name: str, steps: Sequence[int], settings: PPO, seed: int, on_progress: Callable[[float, str], None]
 ) -> list[GaussianPolicy]:
     """The policy each time that the next number of steps was reached."""
     algorithms, vectors = package("stable_baselines3"), package("stable_baselines3.common.vec_env")
@@ -138,9 +130,9 @@ def _learn(
                 "MlpPolicy",
                 environments,
                 n_steps=settings.rollout,
-                batch_size=settings.batch,
+                batch_size=settings.batch_size,
                 n_epochs=settings.epochs,
-                learning_rate=settings.lr,
+                learning_rate=settings.learning_rate,
                 gamma=settings.discount,
                 gae_lambda=settings.smoothing,
                 clip_range=settings.clip,
@@ -153,7 +145,7 @@ def _learn(
             def heard(variables: dict[str, Any], _: dict[str, Any]) -> bool:
                 done = model.num_timesteps
                 if done % (settings.rollout * settings.environments) == 0:
-                    tell(min(done / steps[-1], 1.0), f"{name}: {done} steps of training")
+                    on_progress(min(done / steps[-1], 1.0), f"{name}: {done} steps of training")
                 return True
 
             found = []

@@ -19,14 +19,15 @@ smaller than they are. Layers of 64-64 with squares of the features beside them 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige.core import checks, rng
+from vestige.core import rng
+from vestige.core.checks import declared, learnt, option
 from vestige.core.errors import NotFitted, VestigeWarning
 from vestige.core.numerics import log_mean_exp
 from vestige.policy.dynamics import Dynamics
@@ -37,28 +38,26 @@ from vestige.ratios.members import Sample
 SEES = ("residual", "state")
 
 
+@dataclass(eq=False)
 class TransitionRatio:
     """`classifiers` estimates of log P/P_theta on triples, one batched network."""
 
-    def __init__(
-        self,
-        classifiers: int = 5,
-        *,
-        sees: str = "residual",
-        hidden: tuple[int, ...] = (64, 64),
-        epochs: int = 10,
-        rows: int = 50_000,
-        cut: float = 0.01,
-    ) -> None:
-        owner = "TransitionRatio"
-        self.classifiers = checks.whole(classifiers, "classifiers", owner, low=1)
-        self.sees = checks.one_of(sees, SEES, "sees", owner)
-        self.rows = checks.whole(rows, "rows", owner, low=10)  # fitted on at most so many
-        self.cut = checks.number(cut, "cut", owner, low=0, high=0.5, open_high=True)
-        self.ratio = Logistic(hidden=hidden, skip="quadratic", calibration="platt", learning_rate=3e-3, epochs=epochs)
-        self.dynamics_: Dynamics | None = None
-        self.limits_: Float[Tensor, "2 c"] | None = None  # of the log-ratio, by classifier
-        self.report_: dict[str, Any] = {}
+    classifiers: int = option(5, low=1)
+    _: KW_ONLY
+    sees: str = option("residual", among=SEES)
+    hidden: tuple[int, ...] = (64, 64)
+    epochs: int = 10
+    rows: int = option(50_000, low=10)  # fitted on at most so many
+    cut: float = option(0.01, low=0, below=0.5)
+    dynamics_: Dynamics | None = learnt(None)
+    limits_: Float[Tensor, "2 c"] | None = learnt(None)  # of the log-ratio, by classifier
+    report_: dict[str, Any] = learnt(factory=dict)
+
+    def __post_init__(self) -> None:
+        declared(self)
+        self.ratio = Logistic(
+            hidden=self.hidden, skip="quadratic", calibration="platt", learning_rate=3e-3, epochs=self.epochs
+        )
 
     def fit(
         self,
@@ -67,7 +66,6 @@ class TransitionRatio:
         folds: Int64[Tensor, " m"],
         *,
         seed: int = 0,
-        tell: Callable[[float], None] = lambda _: None,
     ) -> TransitionRatio:
         """Learn from the rows of `logs` whose fold is that of a member, each beside the member that left it aside."""
         rows = (folds < dynamics.members).nonzero().squeeze(1)
@@ -81,12 +79,10 @@ class TransitionRatio:
             fake = self._generated(s, a, members, rng.fork(seed, "generated", i)).to(torch.float64)
             return Sample(real, fake, weights, weights)
 
-        tell(0.0)
         seeds = [rng.child_seed(seed, "classifier", i) for i in range(self.classifiers)]
         with warnings.catch_warnings():  # what did not converge is in the report, and calibrated all the same
             warnings.simplefilter("ignore", VestigeWarning)
             told = self.ratio.fit_members(draw, seeds)
-        tell(1.0)
         # A plain sort: torch's quantile takes no more than 16 million numbers.
         seen = self.ratio.member_log_ratios(real).sort(1).values
         last = len(rows) - 1

@@ -97,29 +97,27 @@ def sides(members: Sequence[Prepared], part: int, quadratic: bool) -> tuple[Memb
 
 @torch.no_grad()
 def evaluate(
+    net: BatchedMLP,
     state: dict[str, Tensor],
     x: Float[Tensor, "*m n d"],
     *,
-    activation: str,
     quadratic: bool,
 ) -> Float[Tensor, "m n"]:
     """Outputs of every member on one set (n, d), or on one each (m, n, d), in float64 and in pieces of bounded size.
 
     float64, so that what a row gives hardly depends on the shape of the call.
     """
-    keys = [key for key in state if key.startswith("net.")]
     shift, scale, clip = state["shift"].unsqueeze(1), state["scale"].unsqueeze(1), state["clip"][:, None, None]
     members, n = len(shift), x.shape[-2]
-    width = max(state[key].shape[-1] for key in keys)
+    width = max(w.shape[-1] for w in net.weights)
     rows = max(1, min(n, BLOCK_CELLS // width))
     block = max(1, BLOCK_CELLS // (rows * width))
     out = torch.empty(members, n, dtype=torch.float64)
     for i in range(0, members, block):
         chosen = slice(i, i + block)
-        part = {key: state[key][chosen].to(torch.float64) for key in keys}
-        net = BatchedMLP.from_state(part, activation=activation)
+        part = net.part(chosen, torch.float64)
         for j in range(0, n, rows):
             seen = x[j : j + rows] if x.ndim == 2 else x[chosen, j : j + rows]
             z = ((seen - shift[chosen]) / scale[chosen]).clamp(-clip[chosen], clip[chosen])
-            out[chosen, j : j + rows] = net(feature_map(z, quadratic)).squeeze(2)
+            out[chosen, j : j + rows] = part(feature_map(z, quadratic)).squeeze(2)
     return out

@@ -94,6 +94,7 @@ class NetRatio(Ratio):
 
     # Everything learnt, with a leading member axis.
     members_: dict[str, Tensor] = field(init=False, repr=False, default_factory=dict)
+    net_: BatchedMLP | None = field(init=False, repr=False, default=None)
 
     @abstractmethod
     def _loss(self, n_p: int, n_q: int) -> Loss:
@@ -167,6 +168,7 @@ class NetRatio(Ratio):
             clip = self._clip(len(sample.p), len(sample.q))
             return prepare(sample, seeds[i], p_share=p_share, shares=shares, floor=self.floor, clip=clip, owner=owner)
 
+        nets: list[BatchedMLP] = []
         blocks: list[dict[str, Tensor]] = []
         reports: list[dict[str, Any]] = []
         while len(reports) < len(seeds):
@@ -174,9 +176,11 @@ class NetRatio(Ratio):
             first = member(start)
             rows = sum(min(self.batch_size, len(r[0])) for r in (first.p_rows, first.q_rows))
             end = min(len(seeds), start + max(1, BLOCK_CELLS // (rows * max([1, *self.hidden]))))
-            state, found = self._fit_block([first, *(member(i) for i in range(start + 1, end))], seeds[start:end])
+            net, state, found = self._fit_block([first, *(member(i) for i in range(start + 1, end))], seeds[start:end])
+            nets.append(net)
             blocks.append(state)
             reports += found
+        self.net_ = BatchedMLP.stack(nets)
         self.members_ = {key: torch.cat([block[key] for block in blocks]) for key in blocks[0]}
         astray = [report for report in reports if not report["converged"]]
         if astray:
@@ -191,26 +195,26 @@ class NetRatio(Ratio):
 
     def _fit_block(
         self, members: list[Prepared], seeds: Sequence[int]
-    ) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    ) -> tuple[BatchedMLP, dict[str, Tensor], list[dict[str, Any]]]:
         n_p, d = members[0].sample.p.shape
         quadratic = self._quadratic(d)
         sizes = [d * (1 + quadratic), *self.hidden, 1]
         streams = [rng.fork(seed, "init") for seed in seeds]
         # The last layer starts at zero: training starts from one ratio everywhere.
-        one = partial(BatchedMLP, 1, sizes, activation=self.activation, zero_last=True, skip=quadratic)
+        one = partial(BatchedMLP.initial, 1, sizes, activation=self.activation, zero_last=True, skip=quadratic)
         net = BatchedMLP.stack([one(generator=stream) for stream in streams])
         budget = Budget(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Budget)})
         sizes_pq = n_p, len(members[0].sample.q)
         parts = (*sides(members, 0, quadratic), *sides(members, 1 if self.held_out else 0, quadratic))
         loss, slopes, judge = self._loss(*sizes_pq), self._loss_slope(*sizes_pq), self._judge()
         outcome = train(net, *parts, loss, budget, seeds, slopes, judge)
-        state = net.state() | {
+        state = {
             "shift": torch.stack([m.standardise.shift for m in members]),
             "scale": torch.stack([m.standardise.scale for m in members]),
             "clip": torch.tensor([m.standardise.clip or math.inf for m in members], dtype=torch.float64),
         }
-        log_p = self._read(self._outputs(state, torch.stack([m.sample.p for m in members])))
-        log_q = self._read(self._outputs(state, torch.stack([m.sample.q for m in members])))
+        log_p = self._read(self._outputs(net, state, torch.stack([m.sample.p for m in members])))
+        log_q = self._read(self._outputs(net, state, torch.stack([m.sample.q for m in members])))
         reports = []
         affine = torch.empty(2, len(members), dtype=torch.float64)
         for i, m in enumerate(members):
@@ -232,16 +236,17 @@ class NetRatio(Ratio):
                 }
                 | extra
             )
-        return state | {"slope": affine[0], "offset": affine[1]}, reports
+        return net, state | {"slope": affine[0], "offset": affine[1]}, reports
 
-    def _outputs(self, state: dict[str, Tensor], x: Tensor) -> Tensor:
+    def _outputs(self, net: BatchedMLP, state: dict[str, Tensor], x: Tensor) -> Tensor:
         quadratic = self._quadratic(x.shape[-1])
-        return evaluate(state, x, activation=self.activation, quadratic=quadratic)
+        return evaluate(net, state, x, quadratic=quadratic)
 
     def member_log_ratios(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "m n"]:
         """log r of every member at checked float64 samples."""
+        assert self.net_ is not None
         state = self.members_
-        return state["slope"][:, None] * self._read(self._outputs(state, x)) + state["offset"][:, None]
+        return state["slope"][:, None] * self._read(self._outputs(self.net_, state, x)) + state["offset"][:, None]
 
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         return self.member_log_ratios(x)[0]

@@ -175,7 +175,7 @@ def train(
     adam = _Adam(net)
     best = _Best(adam.flat, budget.patience * budget.check_every, total)
     shallow = len(net.weights) == 2
-    work = torch.empty(net.members, batches_p.size + batches_q.size, net.sizes[1]) if shallow else None
+    work = torch.empty(net.members, batches_p.size + batches_q.size, net.weights[0].shape[2]) if shallow else None
     clipped, lived = torch.zeros(net.members), torch.zeros(net.members)
 
     stop_x, stop_at = torch.cat([stop_p.x, stop_q.x], 1), stop_p.x.shape[1]

@@ -13,7 +13,7 @@ one at the end is judged from those logs alone (`policy.evaluate`), and then let
 
 Deviations from section 3.3 and App. C.5. One training gives both policies, which the paper trained with settings of
 their own that it does not name. The reward function is known, as there; for HalfCheetah and Swimmer it is known up to
-the speed within a step (`policy.rewards`). Dynamics, classifier and tempering deviate as `policy.dynamics`,
+the speed within a step (`policy.environments`). Dynamics, classifier and tempering deviate as `policy.dynamics`,
 `policy.transitions` and `policy.value` say; the preset `paper` has the paper's dynamics and what its classifier sees,
 but not its size of the classifier. HumanoidStandup has 348 observations in gymnasium's version 5, not the 376 of Table
 6. Swimmer is trained with a discount of 0.9999, without which PPO hardly learns it. Beyond the paper: tempered weights
@@ -49,9 +49,9 @@ from torch import Tensor
 from vestige.continual.record import Record
 from vestige.core import checks, rng
 from vestige.policy.collect import Truth, collect, truth_of
+from vestige.policy.dynamics import Settings
+from vestige.policy.environments import known_reward
 from vestige.policy.evaluation import Evaluation, evaluate
-from vestige.policy.regression import Settings
-from vestige.policy.rewards import known_reward
 from vestige.policy.training import PPO, train
 from vestige.runner import (
     Claim,
@@ -144,9 +144,11 @@ class PolicyValue(Experiment[PolicyValueConfig]):
         behaviour, evaluated = train(
             name,
             (config.behaviour_steps, config.evaluated_steps),
-            settings=PPO(batch=config.ppo_batch, lr=config.ppo_lr, discount=DISCOUNTS.get(name, PPO.discount)),
+            settings=PPO(
+                batch_size=config.ppo_batch, learning_rate=config.ppo_lr, discount=DISCOUNTS.get(name, PPO.discount)
+            ),
             seed=seed,
-            tell=lambda share, words: on_progress(TRAINED * share, words),
+            on_progress=lambda share, words: on_progress(TRAINED * share, words),
         )
         trained = time.process_time()
         logs, own = (
@@ -167,10 +169,10 @@ class PolicyValue(Experiment[PolicyValueConfig]):
             ess=config.ess,
             cut=config.cut,
             reward=known_reward(name),
-            settings=Settings(hidden=config.hidden, steps=config.steps, batch=config.batch),
+            settings=Settings(hidden=config.hidden, steps=config.steps, batch_size=config.batch),
             sees=config.sees,
             seed=seed,
-            tell=lambda what, share: on_progress(COLLECTED + (1 - COLLECTED) * share, f"{name}: {what}"),
+            on_progress=lambda share, what: on_progress(COLLECTED + (1 - COLLECTED) * share, f"{name}: {what}"),
         )
         truth = truth_of(own, config.horizon)
         details = details_of(found) | {"reward": "known" if known_reward(name) else "learned"}
@@ -201,7 +203,7 @@ def values_of(truth: Truth, found: Evaluation) -> dict[str, Tensor]:
         values[f"{name}.h"] = torch.tensor(curve.hs, dtype=torch.float64)
         for part in ("values", "by_classifier", "ess", "alpha"):
             values[f"{name}.{part}"] = getattr(curve, part)
-    off = (found.deals - truth.value).abs()
+    off = (found.permuted - truth.value).abs()
     near = (off <= abs(found.estimates["lfiw_tempered"].value - truth.value)).double()
     values["deals"] = torch.stack([off.mean(), near.mean()])
     return values

@@ -52,7 +52,7 @@ class JointNets:
     @classmethod
     def zero(cls, members: int, m: int, sizes: Sequence[int], *, generator: torch.Generator) -> JointNets:
         """Models that all say log-ratio 0."""
-        mlp = BatchedMLP(members, sizes, generator=generator, zero_last=True)
+        mlp = BatchedMLP.initial(members, sizes, generator=generator, zero_last=True)
         layers = ([t.detach() for t in part] for part in (mlp.weights, mlp.biases))
         return cls(torch.zeros(members, m, 1), *layers)
 

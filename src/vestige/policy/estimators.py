@@ -1,0 +1,407 @@
+"""Estimates of the value: from simulated trajectories with their weights, and from the logs without a model.
+
+How often each trajectory, episode or classifier is drawn in each of many resamples; row 0 draws all of them once.
+
+The value of a policy from simulated trajectories whose bias is corrected by weights (LFIW Eqs. 10, 11 and 6).
+
+A trajectory's log weight is the sum of its transitions' log-ratios over the first H steps; H = 0 is the plain model,
+H = T all of Eq. 11. Weights are self-normalised (Eq. 6), for each classifier by itself, and the values averaged over
+classifiers, as in the paper. Products of a hundred ratios leave one trajectory with all the weight; `tempered` flattens
+them (Eq. 7) by the largest exponent that keeps a share of the trajectories effective, which is no part of the paper.
+
+`shuffled` is the control: the same weights, handed out at random. It shows what weights that know nothing do.
+Intervals are percentiles of a bootstrap over members, trajectories and classifiers, exponents as they were found.
+
+Values from logged episodes alone: the mean return, importance sampling, and doubly robust estimates.
+
+rho_t = prod over t' <= t of pi_e(a|s) / pi_b(a|s). All weighted, that is normalised over episodes at each step t, w_t:
+
+    per decision    sum_t discount^t sum_i w_t^i r_t^i                                    (Precup et al. 2000)
+    doubly robust   the same with  r_t - Q_t(s_t, a_t)  for r_t, plus  w_{t-1}^i V_t(s_t)  (Thomas and Brunskill 2016)
+
+where w_{-1} = 1/n. The first is the second with Q = V = 0. An episode that has ended keeps its weight and earns
+nothing.
+
+Fitted-Q evaluation with linear features and a finite horizon (Le, Voloshin and Yue 2019), from logs alone.
+
+    Q_h(s, a) = E[r + discount V_{h-1}(s')],   V_h(s) = E_{a ~ pi} Q_h(s, a),   V_0 = 0,
+
+each Q_h a least-squares fit on phi = [1, x, x_i x_j] of standardised x = (s, a) ([1, x, x_i^2] where rows are too few
+for all products, or products too many). For linear dynamics with quadratic rewards that is exact. The regressions
+share one Gram matrix, so that h -> h + 1 is a product with one matrix: theta_{h+1} = b + discount A theta_h.
+
+The expectation over a is a mean over `draws` actions. A terminal s' is worth nothing. The interval resamples blocks of
+episodes, whose moments are summed once. Where the recursion runs away, beyond what the largest logged reward could
+earn over the horizon, there is no value; `lost` is the share of resamples in which it does, which an interval of the
+others would leave out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor
+
+from vestige.core import rng
+from vestige.core.estimate import Estimate
+from vestige.policy.dynamics import Trajectories
+from vestige.policy.logs import Logs
+from vestige.policy.policies import Policy
+from vestige.policy.transitions import TransitionRatio
+from vestige.ratios import weights
+from vestige.ratios.logistic import design
+from vestige.ratios.standardise import Standardiser
+
+
+def _with_all(drawn: Tensor, n: int) -> Float64[Tensor, "b n"]:
+    counts = torch.zeros(len(drawn), n, dtype=torch.float64)
+    counts.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=torch.float64))
+    return torch.cat([torch.ones(1, n, dtype=torch.float64), counts])
+
+
+def episode_counts(n: int, draws: int, generator: torch.Generator) -> Float64[Tensor, "b n"]:
+    """n of n with replacement, `draws` times."""
+    return _with_all(torch.randint(n, (draws, n), generator=generator), n)
+
+
+def trajectory_counts(n: int, members: int, draws: int, generator: torch.Generator) -> Float64[Tensor, "b n"]:
+    """In two stages: members with replacement, then trajectories of each; those of a member stand together."""
+    each = n // members
+    member = torch.randint(members, (draws, members, 1), generator=generator)
+    within = torch.randint(each, (draws, members, each), generator=generator)
+    return _with_all((member * each + within).flatten(1), n)
+
+
+def interval(values: Float64[Tensor, " b"], level: float = 0.95) -> tuple[float, float]:
+    """Percentiles."""
+    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    low, high = torch.quantile(values, ends).tolist()
+    return low, high
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Weighted values for each H of `hs`: the mean over classifiers, its interval, and what each classifier says."""
+
+    hs: tuple[int, ...]
+    values: Float64[Tensor, " k"]
+    low: Float64[Tensor, " k"]
+    high: Float64[Tensor, " k"]
+    by_classifier: Float64[Tensor, "c k"]
+    ess: Float64[Tensor, " k"]  # effective trajectories, mean over classifiers
+    alpha: Float64[Tensor, " k"]  # exponents, mean over classifiers
+
+
+def trajectory_log_weights(log_ratio: Float64[Tensor, "c n h"], first: int) -> Float64[Tensor, "c n"]:
+    """log of the product over the first `first` steps (Eq. 10; Eq. 11 truncated)."""
+    return log_ratio[:, :, :first].sum(2)
+
+
+def self_normalised(
+    log_weights: Float64[Tensor, "c n"], returns: Float64[Tensor, " n"], counts: Float64[Tensor, "b n"]
+) -> Float64[Tensor, "b c"]:
+    """Eq. 6 for each classifier and each resample, in which a trajectory counts as often as it was drawn."""
+    log_counts = counts.log()
+    return torch.stack([torch.softmax(log_w + log_counts, 1) @ returns for log_w in log_weights], 1)
+
+
+def weighted_values(
+    log_ratio: Float64[Tensor, "c n h"],
+    returns: Float64[Tensor, " n"],
+    hs: tuple[int, ...],
+    counts: Float64[Tensor, "b n"],
+    classifier_counts: Float64[Tensor, "b c"],
+    *,
+    min_ess: float | None = None,
+) -> Weighted:
+    """Values for each H, self-normalised; tempered to an ESS of `min_ess` of the trajectories where that is given.
+
+    Row 0 of both counts is the sample itself.
+    """
+    mix = classifier_counts / classifier_counts.sum(1, keepdim=True)
+    found: list[tuple[Tensor, ...]] = []
+    for h in hs:
+        log_w = trajectory_log_weights(log_ratio, h)
+        alphas = torch.ones(len(log_w), dtype=torch.float64)
+        if min_ess is not None:
+            tempered = [weights.temper(row, min_ess) for row in log_w]
+            log_w = torch.stack([t.log_weights for t in tempered])
+            alphas = torch.tensor([t.alpha for t in tempered], dtype=torch.float64)
+        each = self_normalised(log_w, returns, counts)
+        mean = (mix * each).sum(1)
+        low, high = interval(mean[1:])
+        ess = torch.tensor([weights.ess(row) for row in log_w], dtype=torch.float64).mean()
+        found.append((mean[0], torch.tensor(low), torch.tensor(high), each[0], ess, alphas.mean()))
+    values, low_, high_, each_, ess_, alpha_ = (torch.stack(part).double() for part in zip(*found, strict=True))
+    return Weighted(hs, values, low_, high_, each_.mT, ess_, alpha_)
+
+
+def shuffled(
+    log_weights: Float64[Tensor, "c n"], returns: Float64[Tensor, " n"], draws: int, *, generator: torch.Generator
+) -> Float64[Tensor, " b"]:
+    """Values under weights that were handed to the trajectories in random orders, averaged over classifiers."""
+    shares = torch.softmax(log_weights, 1)
+    order = torch.rand(draws, len(returns), generator=generator).argsort(1)
+    return (returns[order] @ shares.mT).mean(1)
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The first h steps of the e episodes that have them, side by side; zeros beyond an early end."""
+
+    observations: Tensor  # (e, h, s)
+    actions: Tensor  # (e, h, a)
+    rewards: Float64[Tensor, "e h"]
+    alive: Bool[Tensor, "e h"]
+    log_ratio: Float64[Tensor, "e h"] | None  # log rho_t, summed up to and with step t
+
+    @classmethod
+    def of(cls, logs: Logs, horizon: int, policy: Policy | None = None) -> Episodes:
+        """Of `logs`; with log rho of `policy` where the behaviour's log densities are logged."""
+        rows, alive = logs.first(horizon)
+        s, a = logs.observations[rows], logs.actions[rows]
+        log_ratio = None
+        if policy is not None and logs.log_probs is not None:
+            step = policy.log_prob(s, a) - logs.log_probs[rows]
+            log_ratio = (step * alive).cumsum(1)
+        return cls(s, a, logs.rewards[rows] * alive, alive, log_ratio)
+
+    def returns(self, discount: float = 1.0) -> Float64[Tensor, " e"]:
+        """The logged return of each episode over the horizon."""
+        return self.rewards @ discount ** torch.arange(self.rewards.shape[1], dtype=torch.float64)
+
+
+def doubly_robust(
+    log_ratio: Float64[Tensor, "e h"],
+    rewards: Float64[Tensor, "e h"],
+    counts: Float64[Tensor, "b e"],
+    discount: float = 1.0,
+    q: Float64[Tensor, "e h"] | None = None,
+    v: Float64[Tensor, "e h"] | None = None,
+) -> Float64[Tensor, " b"]:
+    """The value under each of b weightings of the episodes: `counts` says how often an episode is drawn.
+
+    Without `q` and `v` it is weighted per-decision importance sampling.
+    """
+    log_counts = counts.log()
+    before = torch.softmax(log_counts, 1)  # rho_{-1} = 1
+    value = torch.zeros(len(counts), dtype=torch.float64)
+    for t in range(rewards.shape[1]):
+        now = torch.softmax(log_counts + log_ratio[:, t], 1)
+        gain = now @ (rewards[:, t] if q is None else rewards[:, t] - q[:, t])
+        value += discount**t * (gain if v is None else gain + before @ v[:, t])
+        before = now
+    return value
+
+
+ROWS_A_PRODUCT = 100  # rows that each product x_i x_j asks for
+MOST_COLUMNS = 1000  # beyond so many the products are left out
+
+
+@dataclass(frozen=True, eq=False)
+class FittedQ:
+    """theta[h] for h = 0 ... horizon; `value` is NaN where the recursion ran away; `resampled` its bootstrap."""
+
+    standardise: Standardiser
+    form: str
+    theta: Float64[Tensor, "h_1 f"]
+    value: float
+    resampled: Float64[Tensor, " b"]  # those that did not run away
+    lost: float  # the share of resamples that did
+    policy: Policy
+    draws: int
+
+    def q(self, s: Tensor, a: Tensor, left: Tensor) -> Float64[Tensor, " n"]:
+        """Q(s, a) with `left` steps to go, row by row."""
+        return (_features(self.standardise, self.form, s, a) * self.theta[left]).sum(1)
+
+    def v(self, s: Tensor, left: Tensor, *, generator: torch.Generator) -> Float64[Tensor, " n"]:
+        """V(s) with `left` steps to go, row by row."""
+        phi = _expected(self.standardise, self.form, s, self.policy, self.draws, generator)
+        return (phi * self.theta[left]).sum(1)
+
+
+def _features(standardise: Standardiser, form: str, s: Tensor, a: Tensor) -> Float64[Tensor, "n f"]:
+    return design(standardise(torch.cat([s.double(), a.double()], 1)), form)
+
+
+def _expected(
+    standardise: Standardiser, form: str, s: Tensor, policy: Policy, draws: int, generator: torch.Generator
+) -> Float64[Tensor, "n f"]:
+    """Features averaged over the policy's actions."""
+    total = _features(standardise, form, s, policy.act(s, generator=generator))
+    for _ in range(draws - 1):
+        total += _features(standardise, form, s, policy.act(s, generator=generator))
+    return total / draws
+
+
+def fitted_q(
+    logs: Logs,
+    policy: Policy,
+    horizon: int,
+    discount: float = 1.0,
+    *,
+    generator: torch.Generator,
+    ridge: float = 1e-6,
+    draws: int = 16,
+    blocks: int = 20,
+    resamples: int = 100,
+) -> FittedQ:
+    """Q of `policy` for every number of steps to go, and its value from the logs' first states."""
+    x = torch.cat([logs.observations.double(), logs.actions.double()], 1)
+    standardise = Standardiser.of(x)
+    products = x.shape[1] * (x.shape[1] + 1) // 2
+    full = products <= min(len(x) / ROWS_A_PRODUCT, MOST_COLUMNS)
+    form = "full" if full else "diagonal"
+    episodes = len(logs.lengths)
+    blocks = min(blocks, episodes)
+    block_of = torch.arange(episodes) * blocks // episodes
+    sums = []
+    for block in range(blocks):
+        inside = block_of == block
+        rows = inside[logs.episodes]
+        phi = _features(standardise, form, logs.observations[rows], logs.actions[rows])
+        after = _expected(standardise, form, logs.next_observations[rows], policy, draws, generator)
+        if logs.terminated is not None:
+            after[logs.terminated[rows]] = 0.0
+        first = _expected(standardise, form, logs.initial[inside], policy, draws, generator).sum(0)
+        sums.append((phi.mT @ phi, phi.mT @ after, phi.mT @ logs.rewards[rows], first, inside.sum().double()))
+    moments = [torch.stack(part) for part in zip(*sums, strict=True)]
+    # As much as the largest logged reward at every step, tenfold for noise.
+    most = 10 * float(logs.rewards.abs().max()) * sum(discount**t for t in range(horizon))
+    counts = episode_counts(blocks, resamples, generator)
+    theta, value = _solve(moments, counts[0], horizon, discount, ridge)
+    drawn = torch.stack([_solve(moments, row, horizon, discount, ridge)[1] for row in counts[1:]])
+    found = float(value) if float(value.abs()) <= most else math.nan
+    kept = drawn[drawn.abs() <= most]
+    return FittedQ(standardise, form, theta, found, kept, 1 - len(kept) / resamples, policy, draws)
+
+
+def _solve(
+    moments: list[Tensor], counts: Float64[Tensor, " j"], horizon: int, discount: float, ridge: float
+) -> tuple[Float[Tensor, "h_1 f"], Float64[Tensor, ""]]:
+    """theta_h for all h and the value, with each block counted as often as `counts` says."""
+    gram, carried, reward, first, episodes = (torch.tensordot(counts, part, dims=1) for part in moments)
+    eye = torch.eye(len(gram), dtype=torch.float64)
+    factor = torch.linalg.cholesky(gram + ridge * gram.diagonal().mean() * eye)
+    solved = torch.cholesky_solve(torch.cat([carried, reward[:, None]], 1), factor)
+    a, b = solved[:, :-1], solved[:, -1]
+    theta = [torch.zeros_like(b)]
+    for _ in range(horizon):
+        theta.append(b + discount * (a @ theta[-1]))
+    return torch.stack(theta), first @ theta[-1] / episodes
+
+
+NAN = math.nan
+MOST_LOST = 0.05  # share of resamples in which fitted Q may run away before its interval is withheld
+RAN_AWAY = "the recursion ran away: the features do not carry this policy"
+
+
+def _resampled(
+    value: float, ends: tuple[float, float], said: str, ess: float | None = None, **details: float | None
+) -> Estimate:
+    """A value with its interval from resamples, what it rests on in words, and further numbers that are known."""
+    known = {name: number for name, number in details.items() if number is not None}
+    return Estimate(value, *ends, ess=ess, notes=(said,), details=known)
+
+
+def transition_log_ratios(ratio: TransitionRatio, simulated: Trajectories) -> Float64[Tensor, "c n h"]:
+    """log w of every simulated transition by every classifier."""
+    n, h, _ = simulated.actions.shape
+    s, a = simulated.observations[:, :-1].flatten(0, 1), simulated.actions.flatten(0, 1)
+    after, members = simulated.observations[:, 1:].flatten(0, 1), simulated.members.repeat_interleave(h)
+    return ratio.log_ratio(s, a, after, members).reshape(-1, n, h)
+
+
+def from_model(
+    simulated: Trajectories,
+    log_ratio: Float64[Tensor, "c n h"],
+    hs: tuple[int, ...],
+    *,
+    discount: float = 1.0,
+    members: int,
+    ess: float = 0.1,
+    resamples: int = 500,
+    seed: int = 0,
+    cut: Float64[Tensor, "c n h"] | None = None,
+) -> tuple[dict[str, Estimate], dict[str, Weighted], Float64[Tensor, " b"]]:
+    """The plain model's value, the weighted ones with their curves over H, and the control, permutation by permutation.
+
+    `cut` are the log-ratios that are tempered, where those are not `log_ratio` (see `TransitionRatio.within`).
+    """
+    cut = log_ratio if cut is None else cut
+    returns = simulated.returns(discount)
+    counts = trajectory_counts(len(returns), members, resamples, rng.fork(seed, "trajectories"))
+    mix = episode_counts(len(log_ratio), resamples, rng.fork(seed, "classifiers"))
+    curves = {
+        "lfiw": weighted_values(log_ratio, returns, hs, counts, mix),
+        "lfiw_tempered": weighted_values(cut, returns, hs, counts, mix, min_ess=ess),
+    }
+    plain = counts @ returns / counts.sum(1)
+    found = {"model": _resampled(float(plain[0]), interval(plain[1:]), f"{len(returns)} simulated trajectories")}
+    log_w = trajectory_log_weights(log_ratio, hs[-1])
+    tempered = torch.stack([weights.temper(row, ess).log_weights for row in trajectory_log_weights(cut, hs[-1])])
+    tails = {"lfiw": _tail(log_w), "lfiw_tempered": _tail(tempered)}
+    notes = {"lfiw": f"all {hs[-1]} steps weighted", "lfiw_tempered": f"weights flattened to an ESS of {ess:.0%}"}
+    for name, curve in curves.items():
+        ends = (float(part[-1]) for part in (curve.values, curve.low, curve.high, curve.ess))
+        value, low, high, size = ends
+        alpha = float(curve.alpha[-1])
+        found[name] = _resampled(value, (low, high), notes[name], size, pareto_k=tails[name], alpha=alpha)
+    control = shuffled(tempered, returns, resamples, generator=rng.fork(seed, "shuffled"))
+    found["shuffled"] = _resampled(float(control.mean()), interval(control), "the same weights, permuted at random")
+    return found, curves, control
+
+
+def _tail(log_w: Float64[Tensor, "c n"]) -> float | None:
+    """Pareto k, the mean over classifiers whose weights have a tail."""
+    tails = [k for row in log_w if (k := weights.tail_index(row)) is not None]
+    return sum(tails) / len(tails) if tails else None
+
+
+def from_logs(
+    logs: Logs, policy: Policy, horizon: int, *, discount: float = 1.0, resamples: int = 500, seed: int = 0
+) -> dict[str, Estimate]:
+    """What the logs say without a model of the dynamics."""
+    known = fitted_q(logs, policy, horizon, discount, generator=rng.fork(seed, "fitted q"))
+    fitted = _fitted(known)
+    episodes = Episodes.of(logs, horizon, policy)
+    n = len(episodes.rewards)
+    if n < 2:
+        missing = Estimate.refused(f"no two logged episodes have {horizon} steps")
+        return {"logged": missing, "per_decision": missing, "fitted_q": fitted, "doubly_robust": missing}
+    counts = episode_counts(n, resamples, rng.fork(seed, "episodes"))
+    logged = counts @ episodes.returns(discount) / n
+    found = {"logged": _resampled(float(logged[0]), interval(logged[1:]), f"{n} logged episodes")}
+    if episodes.log_ratio is None:
+        missing = Estimate.refused("the logs hold no action densities")
+        return found | {"per_decision": missing, "fitted_q": fitted, "doubly_robust": missing}
+    last = episodes.log_ratio[:, -1]
+    size, k = weights.ess(last), weights.tail_index(last)
+    values = doubly_robust(episodes.log_ratio, episodes.rewards, counts, discount)
+    found["per_decision"] = _resampled(float(values[0]), interval(values[1:]), f"{n} logged episodes", size, pareto_k=k)
+    found["fitted_q"] = fitted
+    if not math.isfinite(known.value):
+        return found | {"doubly_robust": Estimate.refused(RAN_AWAY)}
+    left = (horizon - torch.arange(horizon)).expand(n, -1).flatten()
+    s, a = episodes.observations.flatten(0, 1), episodes.actions.flatten(0, 1)
+    q = known.q(s, a, left).reshape(n, horizon) * episodes.alive
+    v = known.v(s, left, generator=rng.fork(seed, "doubly robust")).reshape(n, horizon) * episodes.alive
+    values = doubly_robust(episodes.log_ratio, episodes.rewards, counts, discount, q, v)
+    note = "fitted-Q corrected by per-decision weights"
+    return found | {"doubly_robust": _resampled(float(values[0]), interval(values[1:]), note, size, pareto_k=k)}
+
+
+def _fitted(known: FittedQ) -> Estimate:
+    """Fitted Q's value; without an interval where it, or more than a few of its resamples, ran away."""
+    if not math.isfinite(known.value):
+        return Estimate.refused(RAN_AWAY, details={"lost": known.lost})
+    note = f"features: {known.form} quadratic"
+    if known.lost > MOST_LOST:
+        return _resampled(
+            known.value, (NAN, NAN), f"{note}; {known.lost:.0%} of the resamples ran away", lost=known.lost
+        )
+    return _resampled(known.value, interval(known.resampled), note, lost=known.lost)
