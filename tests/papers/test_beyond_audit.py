@@ -7,6 +7,7 @@ import pytest
 
 from vestige import runner
 from vestige.continual.audit import DESIDERATA, Facts, audit_of
+from vestige.core.plain import plain
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.beyond.papers import PUBLISHED
 from vestige_papers.robust.audit import STREAMS
@@ -24,7 +25,7 @@ def planted(name, **changed):
     if described.stream:
         facts["resemblance"] = UNLIKE if described.stream == "permuted" else ALIKE
     arm = dataclasses.replace(SMOKE, evaluation=name)
-    return EXPERIMENT.record(arm, 0, audit=audit_of(Facts(name, **(facts | changed))).to_json())
+    return EXPERIMENT.record(arm, 0, audit=plain(audit_of(Facts(name, **(facts | changed)))))
 
 
 def records(changes=None):

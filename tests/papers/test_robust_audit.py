@@ -8,6 +8,7 @@ import pytest
 from vestige import runner
 from vestige.continual import learners as methods
 from vestige.continual.audit import DESIDERATA, QUESTIONS, Facts, audit_of
+from vestige.core.plain import plain
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.robust.audit import (
     CORESET,
@@ -45,7 +46,7 @@ def planted(stream, method, seed=0, **changed):
     }
     arm = dataclasses.replace(SMOKE, stream=stream, method=method)
     found = audit_of(Facts(f"{method} on {stream}", **(facts | changed)))
-    return EXPERIMENT.record(arm, seed, audit=found.to_json())
+    return EXPERIMENT.record(arm, seed, audit=plain(found))
 
 
 def records(changes=None, seeds=1):

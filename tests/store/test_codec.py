@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vestige.core.errors import StoreError
 from vestige.core.estimate import Estimate
+from vestige.core.plain import plain
 from vestige.store.codec import decode, encode, restore, restore_tensors, to_tensors
 
 
@@ -126,6 +127,15 @@ def test_a_missing_field_is_named():
     del fields["name"]
     with pytest.raises(StoreError, match="'name' of the stored Thing is missing"):
         decode(Thing, fields, tensors, classes=SHAPES)
+
+
+def test_plain_json_is_read_by_its_annotations_alone():
+    assert decode(dict[str, Circle], plain({"a": Circle(2.0)})) == {"a": Circle(2.0)}
+    for data in (3, {}, {"class": 3}, {"radius": 1.0, "side": 1.0}):
+        with pytest.raises(StoreError):
+            decode(Circle, data)
+    with pytest.raises(StoreError, match="must be a Shape"):
+        decode(Shape, {"radius": 1.0})
 
 
 def test_a_class_that_nobody_allowed_is_not_built():

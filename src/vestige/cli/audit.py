@@ -10,6 +10,7 @@ from tyro.conf import Positional
 
 from vestige.cli import output
 from vestige.core.errors import InputError, VestigeError
+from vestige.core.plain import plain
 
 if TYPE_CHECKING:
     from vestige.continual.audit import Audit as Answers
@@ -125,7 +126,7 @@ def read(path: Path) -> dict[str, Answers]:
 
 
 def _document(answers: Answers) -> dict[str, Any]:
-    return answers.to_json() | {"failed": answers.failed, "unknown": answers.unknown}
+    return plain(answers) | {"failed": answers.failed, "unknown": answers.unknown}
 
 
 def _show(title: str, found: dict[str, Answers]) -> None:

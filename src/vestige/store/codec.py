@@ -250,9 +250,10 @@ class _Reader:
         return base(read) if base in (tuple, set, frozenset) else read
 
     def thing(self, base: type, data: Any, path: str) -> Any:  # noqa: ANN401
-        if not isinstance(data, dict) or not isinstance(data.get(CLASS), str):
+        unnamed = base.__name__ if dataclasses.is_dataclass(base) else None  # as `core.plain` writes it
+        name = data.get(CLASS, unnamed) if isinstance(data, dict) else None
+        if not isinstance(name, str):
             self.refuse(path, f"a {base.__name__}", data)
-        name = data[CLASS]
         kind = base if name == base.__name__ else self.classes.get(name)
         if kind is None or not issubclass(kind, base):
             self.refuse(path, f"a {base.__name__}", name)

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, Facts, audit, audit_of
+from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, Facts, audit, audit_of, from_record
 from vestige.continual.record import Record
+from vestige.core.plain import plain
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, line, those
 from vestige_papers.beyond.papers import PUBLISHED
 from vestige_papers.robust import audit as robust_audit
@@ -93,7 +94,7 @@ class BeyondAudit(Experiment[BeyondAuditConfig]):
         values = {name: value for name, (value, _) in described.facts.items()}
         where = {name: place for name, (_, place) in described.facts.items()}
         found = audit_of(Facts(config.evaluation, resemblance=numbers, where=where, **values))
-        return self.record(config, seed, audit=found.to_json())
+        return self.record(config, seed, audit=plain(found))
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
         """In how many evaluations each question fails and holds; then the five of each, where one is known or said."""
@@ -159,5 +160,5 @@ def by_evaluation(records: Sequence[Record]) -> dict[str, list[Audit]]:
     found: dict[str, list[Audit]] = {}
     for record in sorted(records, key=lambda r: r.seed):
         if record.audit is not None:
-            found.setdefault(record.config["evaluation"], []).append(Audit.from_json(record.audit))
+            found.setdefault(record.config["evaluation"], []).append(from_record(record))
     return found

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vestige import data
 from vestige.continual import learners as methods
-from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, audited_run
+from vestige.continual.audit import DESIDERATA, QUESTIONS, Audit, audited_run, from_record
 from vestige.continual.record import Record
 from vestige.runner import Claim, Finding, Line, NotJudged, OnProgress, Rule, Trained, line, those
 
@@ -32,7 +32,6 @@ SPLIT, HEADS, PERMUTED, TWO = "split", "split, a head each", "permuted", "two ta
 PLAIN, CORESET = "vanilla", "vcl_coreset"
 KEEP = ("joint", "gem", "icarl", "icarl_hb1", CORESET, "coreset_only")  # and every method with "_s"
 LEARNER = ("hidden", "fit_steps", "train_samples", "test_samples", "coreset_steps", "coreset_fit")
-# The files of the audit that decide its answers.
 OF_A_METHOD = ("no_retraining", "time", "memory")
 
 
@@ -112,7 +111,7 @@ def by_construction(stream: str, method: str) -> dict[str, bool]:
 class RobustAudit(Trained[RobustAuditConfig]):
     """The desiderata on every stream and method here: eleven questions, each answered with evidence."""
 
-    devices: ClassVar[tuple[str, ...]] = ("cpu",)  # a witness looks at what is reachable in memory
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)  # watching looks at what is reachable in memory
     name = "robust-audit"
     item = "Farquhar and Gal section 5"
     rule = Rule(
@@ -236,7 +235,7 @@ def by_arm(records: Sequence[Record]) -> dict[tuple[str, str], list[Audit]]:
     for record in records:
         if record.audit is not None:
             key = (record.config["stream"], record.config["method"])
-            found.setdefault(key, []).append(Audit.from_json(record.audit))
+            found.setdefault(key, []).append(from_record(record))
     return found
 
 

@@ -1,6 +1,7 @@
 """The audit: each verdict on evidence that is planted, and on streams and methods whose faults are known."""
 
 import dataclasses
+import json
 import math
 
 import pytest
@@ -13,7 +14,6 @@ from vestige.continual import checkpoint, protocol
 from vestige.continual.audit import (
     DESIDERATA,
     QUESTIONS,
-    Audit,
     Facts,
     audit,
     audit_of,
@@ -23,7 +23,7 @@ from vestige.continual.audit import (
     growth,
 )
 from vestige.continual.audit.growth import grows, grows_exactly
-from vestige.continual.audit.witness import Witness
+from vestige.continual.audit.watched import WatchedLearner
 from vestige.continual.learners import build
 from vestige.continual.learners.base import Spec
 from vestige.continual.learners.vanilla import Vanilla
@@ -31,6 +31,7 @@ from vestige.continual.learners.vcl_coreset import CoresetConfig, VCLCoreset
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.errors import InputError, StoreError
+from vestige.core.plain import plain
 from vestige.data.streams import permuted, split, two_task
 
 SMALL = {"hidden": (32,), "learning_rate": 3e-3}
@@ -49,10 +50,12 @@ def test_every_question_is_answered_in_order_and_survives_json():
     found = audit_of(Facts("nothing known"))
     assert list(found.answers) == list(QUESTIONS)
     assert set(verdicts(found).values()) == {"not measured"}
-    assert Audit.from_json(found.to_json()) == found
+    assert from_record(Record({}, 0, audit=json.loads(json.dumps(plain(found))))) == found
     assert found.unknown == tuple(DESIDERATA)
     with pytest.raises(StoreError, match="no audit"):
-        Audit.from_json({"subject": "x", "answers": {}})
+        from_record(Record({}, 0, audit={"subject": "x", "answers": {}}))
+    with pytest.raises(StoreError, match="'subject' of the stored Audit is missing"):
+        from_record(Record({}, 0, audit={"answers": {}}))
 
 
 @pytest.mark.parametrize(
@@ -235,39 +238,39 @@ class Curious(Vanilla):
 class TestTaskLabels:
     """Detected from what `predict` was given, whatever the stream declares."""
 
-    def witnessed(self, learner, stream, **told):
-        witness = Witness(learner, stream, seed=0)
-        record = protocol.run(stream, witness)
+    def audited(self, learner, stream, **told):
+        watched = WatchedLearner(learner, stream, seed=0)
+        record = protocol.run(stream, watched)
         if told:
-            witness.predict(torch.rand(3, *stream.input_shape), **told)
-        return audit_of(witness.facts(record))["no_task_labels"]
+            watched.predict(torch.rand(3, *stream.input_shape), **told)
+        return audit_of(watched.facts(record))["no_task_labels"]
 
     def test_one_call_that_was_told_is_enough_on_a_stream_that_declares_none(self):
         stream = split(blobs(), 2)
-        assert self.witnessed(build("vanilla", stream, hidden=(8,)), stream).verdict == "holds"
-        found = self.witnessed(build("vanilla", stream, hidden=(8,)), stream, task=stream.info(0))
+        assert self.audited(build("vanilla", stream, hidden=(8,)), stream).verdict == "holds"
+        found = self.audited(build("vanilla", stream, hidden=(8,)), stream, task=stream.info(0))
         assert found.verdict == "fails"
         assert "in 1 of " in found.evidence
 
     def test_labels_that_a_shared_head_is_offered_and_nobody_takes_do_not_count(self):
         stream = split(blobs(), 2, task_labels_at_test=True)
         learner = build("vanilla", stream, hidden=(8,))
-        assert self.witnessed(learner, stream).verdict == "holds"
-        assert self.witnessed(Curious(learner.spec, learner.config), stream).verdict == "fails"
+        assert self.audited(learner, stream).verdict == "holds"
+        assert self.audited(Curious(learner.spec, learner.config), stream).verdict == "fails"
 
 
 def test_a_stretch_without_borders_is_looked_at_before_it_trains():
     """As many looks as stretches but the first, each with the stretch's own inputs; the same bits as unwatched."""
     stream = data.continuous(blobs(), 4)
     learner = build("vanilla", stream, hidden=(8,))
-    witness = Witness(learner, stream, seed=0)
-    watched = protocol.run(stream, witness)
-    assert [r.task for r in witness.looked] == [1, 2, 3]
-    assert [r.n for r in witness.looked] == [min(stream.info(k).n, 250) for k in (1, 2, 3)]
-    assert torch.equal(watched.R, protocol.run(stream, build("vanilla", stream, hidden=(8,))).R)
+    watched = WatchedLearner(learner, stream, seed=0)
+    record = protocol.run(stream, watched)
+    assert [r.task for r in watched.looked] == [1, 2, 3]
+    assert [r.n for r in watched.looked] == [min(stream.info(k).n, 250) for k in (1, 2, 3)]
+    assert torch.equal(record.R, protocol.run(stream, build("vanilla", stream, hidden=(8,))).R)
 
 
-def test_the_time_of_the_witness_is_not_the_learners(monkeypatch):
+def test_the_time_of_watching_is_not_the_learners(monkeypatch):
     """By a clock that each prediction moves on by one: forty looks before every task but the first."""
     stream = split(blobs(), 2)
     learner, now = build("vanilla", stream, hidden=(8,)), [0.0]
@@ -278,12 +281,12 @@ def test_the_time_of_the_witness_is_not_the_learners(monkeypatch):
         return answer(x, task)
 
     monkeypatch.setattr(learner, "predict", predict)
-    monkeypatch.setattr("vestige.continual.audit.witness.CLOCKS", {"train_cpu": lambda: now[0]})
-    witness = Witness(learner, stream, seed=0)
-    record = protocol.run(stream, witness)
-    assert witness.own == {"train_cpu": [0.0, 40.0, 40.0]}
+    monkeypatch.setattr("vestige.continual.audit.watched.CLOCKS", {"train_cpu": lambda: now[0]})
+    watched = WatchedLearner(learner, stream, seed=0)
+    record = protocol.run(stream, watched)
+    assert watched.own == {"train_cpu": [0.0, 40.0, 40.0]}
     planted = dataclasses.replace(record, seconds={"train_cpu": [10.0, 52.0, 30.0], "eval": [1.0] * 3})
-    assert witness.cleared(planted).seconds == {"train_cpu": [10.0, 12.0, 0.0], "eval": [1.0] * 3}
+    assert watched.cleared(planted).seconds == {"train_cpu": [10.0, 12.0, 0.0], "eval": [1.0] * 3}
 
 
 def test_evidence_and_verdict_agree_where_the_protocol_picks_the_head(digits):
@@ -334,8 +337,8 @@ class Stopped(Exception):
     """An interruption."""
 
 
-def test_a_witnessed_run_that_was_interrupted_gives_the_record_of_a_whole_one(tmp_path):
-    """What the witness saw before the interruption is in no checkpoint."""
+def test_a_watched_run_that_was_interrupted_gives_the_record_of_a_whole_one(tmp_path):
+    """What was seen before the interruption is in no checkpoint."""
 
     def found(folder, stop=None):
         def heard(progress):
@@ -351,18 +354,18 @@ def test_a_witnessed_run_that_was_interrupted_gives_the_record_of_a_whole_one(tm
         found(tmp_path / "broken", stop=2)
     again = found(tmp_path / "broken")
     assert torch.equal(whole.R, again.R)
-    one, two = Audit.from_json(whole.audit), Audit.from_json(again.audit)
+    one, two = from_record(whole), from_record(again)
     assert {q: one[q] for q in QUESTIONS if q != "time"} == {q: two[q] for q in QUESTIONS if q != "time"}
 
 
-def test_the_witness_changes_nothing():
+def test_watching_changes_nothing():
     def stream():
         return split(blobs(), 2)
 
     one, two = build("ewc", stream(), hidden=(8,)), build("ewc", stream(), hidden=(8,))
-    watched, plain = audited_run(stream(), one, seed=3), protocol.run(stream(), two, seed=3)
-    assert torch.equal(watched.R, plain.R)
-    assert watched.id == plain.id
+    watched, alone = audited_run(stream(), one, seed=3), protocol.run(stream(), two, seed=3)
+    assert torch.equal(watched.R, alone.R)
+    assert watched.id == alone.id
     a, b = one.state_dict(), two.state_dict()
     assert all(torch.equal(a[k], b[k]) for k in a)
 
@@ -373,7 +376,7 @@ def test_the_record_carries_the_audit_and_a_bare_one_says_less(tmp_path):
     stream = split(blobs(), 2)
     record = audited_run(stream, build("vanilla", stream, hidden=(8,)))
     again = from_record(Record.load(record.save(tmp_path)))
-    assert again == Audit.from_json(record.audit)
+    assert again == from_record(record)
     bare = from_record(protocol.run(stream, build("vanilla_s", stream, hidden=(8,), memory={"per_class": 2})))
     assert bare["resemblance"].verdict == "not measured"
     assert bare["no_retraining"].verdict == "fails"

@@ -10,7 +10,7 @@ from toys import blobs
 from vestige import data
 from vestige.continual.audit import audit
 from vestige.continual.audit.traces import Traces, fingerprints, tensors_in
-from vestige.continual.audit.witness import Witness
+from vestige.continual.audit.watched import WatchedLearner
 from vestige.continual.learners import METHODS, build
 from vestige.continual.learners.vanilla import Vanilla
 from vestige.continual.learners.vcl_coreset import VCLCoreset
@@ -117,10 +117,10 @@ def test_every_method_keeps_in_its_memory_alone_and_trains_again_only_if_it_must
         small |= {"coreset": 3, "coreset_steps": 1}
     from vestige.continual import protocol
 
-    witness = Witness(build(name, stream, **small), stream, seed=0)
-    record = protocol.run(stream, witness)
-    facts = witness.facts(record)
-    assert witness.traces.copies(witness.learner, skip=witness.learner.memory) == (0, 0)
+    watched = WatchedLearner(build(name, stream, **small), stream, seed=0)
+    record = protocol.run(stream, watched)
+    facts = watched.facts(record)
+    assert watched.traces.copies(watched.learner, skip=watched.learner.memory) == (0, 0)
     rehearses = name in RETRAIN or name.endswith("_s")
     assert facts.retrains == rehearses
     assert bool(facts.kept_samples) == rehearses

@@ -9,6 +9,7 @@ import torch
 from runner.report.planted import bare, matrix
 from vestige.continual.audit import QUESTIONS, Answer, Audit
 from vestige.continual.record import Record
+from vestige.core.plain import plain
 from vestige.metrics.uncertainty import unseen_task_roc
 from vestige.runner.report.arms import arms
 from vestige.runner.report.origin import LONGEST, origin
@@ -84,8 +85,8 @@ def test_numbers_of_a_run_are_averaged():
 
 
 def audited(method, verdict):
-    answers = {name: Answer(name, verdict, f"seen in {method}") for name in QUESTIONS}
-    return bare(method, audit=Audit(method, answers).to_json())
+    answers = {name: Answer(verdict, f"seen in {method}") for name in QUESTIONS}
+    return bare(method, audit=plain(Audit(method, answers)))
 
 
 def test_audits_stand_side_by_side_with_their_evidence():

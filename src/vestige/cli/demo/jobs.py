@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vestige import data
 from vestige.cli.demo.drift import DigitDrift, DriftConfig, follow
-from vestige.continual.audit import Audit, audited_run
+from vestige.continual.audit import Audit, audited_run, from_record
 from vestige.continual.learners import build
 from vestige.continual.protocol import Progress
 from vestige.continual.record import Record
@@ -165,7 +165,7 @@ class DemoResult:
     @property
     def audits(self) -> dict[str, Audit]:
         """The audit of each learner."""
-        return {name: Audit.from_json(self.records[name].audit or {}) for name in LEARNERS}
+        return {name: from_record(self.records[name]) for name in LEARNERS}
 
     def to_json(self) -> dict[str, Any]:
         """The figures as plain JSON."""

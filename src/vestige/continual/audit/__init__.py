@@ -1,11 +1,10 @@
 """Was the evaluation itself honest? The desiderata of Farquhar and Gal section 5, each answered with evidence."""
 
-from vestige.continual.audit.answer import DESIDERATA, HARDER, QUESTIONS, Answer, Audit
+from vestige.continual.audit.answers import DESIDERATA, HARDER, QUESTIONS, Answer, Audit, Facts, audit_of
 from vestige.continual.audit.description import described, from_record
-from vestige.continual.audit.facts import Facts, audit_of
 from vestige.continual.audit.growth import growth
 from vestige.continual.audit.resemblance import Resemblance, resemblance
-from vestige.continual.audit.witness import Witness, audit, audited_run
+from vestige.continual.audit.watched import WatchedLearner, audit, audited_run
 
 __all__ = [
     "DESIDERATA",
@@ -15,7 +14,7 @@ __all__ = [
     "Audit",
     "Facts",
     "Resemblance",
-    "Witness",
+    "WatchedLearner",
     "audit",
     "audit_of",
     "audited_run",

@@ -25,18 +25,17 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from vestige.continual.audit.answer import Audit
-from vestige.continual.audit.facts import Facts, audit_of
+from vestige.continual.audit.answers import Audit, Facts, audit_of
 from vestige.continual.record import Record
 from vestige.core.checks import one_of
 from vestige.core.errors import InputError
+from vestige.store.codec import decode
 
 TABLE = "evaluation"
 BOOLEANS = ("shared_head", "labels_at_test", "same_inputs", "retrains", "borders_told", "continuous", "overlapping")
 COUNTS = {"tasks": 1, "kept_samples": 0, "kept_bytes": 0}  # and the least that makes sense
 LARGEST = 2**53  # up to which a float is exact; nothing that is counted here comes near it
-SERIES = ("seconds", "held_bytes")
-FIELDS = ("name", *BOOLEANS, *COUNTS, *SERIES)
+FIELDS = ("name", *BOOLEANS, *COUNTS, "seconds", "held_bytes")
 
 
 def described(path: str | Path) -> Audit:
@@ -51,8 +50,8 @@ def described(path: str | Path) -> Audit:
         raise InputError(f"{path}: this is not TOML: {error}.") from None
     fields = document.get(TABLE)
     if not isinstance(fields, dict) or set(document) != {TABLE}:
-        found = ", ".join(f"[{name}]" for name in document) or "none"
-        raise InputError(f"{path}: there must be one table, [{TABLE}]. Got {found} instead.")
+        tables = ", ".join(f"[{name}]" for name in document) or "none"
+        raise InputError(f"{path}: there must be one table, [{TABLE}]. Got {tables} instead.")
     if "name" not in fields:
         raise InputError(f"{path}: the field 'name' is missing.")
     lines = {name: _line(text, name) for name in fields}
@@ -74,13 +73,12 @@ def _line(text: str, name: str) -> int:
 
 
 def _check(name: str, value: Any, place: str, tasks: Any) -> None:  # noqa: ANN401 - whatever the file says
-    number = isinstance(value, int | float) and not isinstance(value, bool)
     if name == "name":
         right, wanted = isinstance(value, str) and bool(value.strip()), "some words"
     elif name in BOOLEANS:
         right, wanted = isinstance(value, bool), "true or false"
     elif name in COUNTS:
-        right = number and isinstance(value, int) and COUNTS[name] <= value <= LARGEST
+        right = isinstance(value, int) and _cost(value) and value >= COUNTS[name]
         wanted = f"a whole number from {COUNTS[name]} to {LARGEST}"
     else:
         right = isinstance(value, list) and bool(value) and all(_cost(v) for v in value)
@@ -98,21 +96,23 @@ def _cost(value: Any) -> bool:  # noqa: ANN401
 def from_record(record: Record) -> Audit:
     """The audit that a Record carries, or what can be said of one that carries none."""
     if record.audit is not None:
-        return Audit.from_json(record.audit)
+        found: Audit = decode(Audit, record.audit)
+        return found
     if not record.task_names:
         raise InputError(f"The Record {record.id} is not of a stream of tasks: there is nothing to audit in it.")
-    own = [name for name in record.bytes if name != "peak"]
+    return audit_of(facts_of(record))
+
+
+def facts_of(record: Record) -> Facts:
+    """What a Record of a stream of tasks says by itself."""
     memory = record.bytes.get("memory")
-    return audit_of(
-        Facts(
-            subject=f"Record {record.id}",
-            tasks=len(record.task_names),
-            shared_head=record.head == "single",
-            kept_samples=None if memory is None or memory[-1] else 0,
-            kept_bytes=None if memory is None else memory[-1],
-            seconds=record.seconds.get("train_cpu"),
-            held_bytes=[float(sum(record.bytes[n][k] for n in own)) for k in range(len(record.task_names))]
-            if own
-            else None,
-        )
+    held = [sizes for name, sizes in record.bytes.items() if name != "peak"]
+    return Facts(
+        subject=f"Record {record.id}",
+        tasks=len(record.task_names),
+        shared_head=record.head == "single",
+        kept_samples=None if memory is None or memory[-1] else 0,
+        kept_bytes=None if memory is None else memory[-1],
+        seconds=record.seconds.get("train_cpu"),
+        held_bytes=[float(sum(sizes)) for sizes in zip(*held, strict=True)] or None,
     )

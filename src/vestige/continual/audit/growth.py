@@ -24,30 +24,22 @@ def growth(costs: Sequence[float]) -> dict[str, float]:
     y = torch.tensor(list(costs), dtype=torch.float64)
     n = len(y)
     if n < 3 or not bool(torch.isfinite(y).all()) or float(y.mean()) <= 0:
-        first = float(y[0]) if n else math.nan
-        return {
-            "slope": math.nan,
-            "se": math.nan,
-            "margin": math.nan,
-            "each": math.nan,
-            "first": first,
-            "last": math.nan,
-        }
+        return dict.fromkeys(("slope", "se", "margin", "each", "first", "last"), math.nan)
     x = torch.arange(n, dtype=torch.float64)
     x = x - x.mean()
     slope = float((x * y).sum() / x.square().sum())
     left = y - y.mean() - slope * x
     se = math.sqrt(float(left.square().sum()) / (n - 2) / float(x.square().sum()))
     mean, times = float(y.mean()), float(student.ppf(0.975, n - 2))
-    costs_at = {"each": slope, "first": float(y[0]), "last": float(y[-1])}
-    return {"slope": slope / mean, "se": se / mean, "margin": times * se / mean, **costs_at}
+    share = {"slope": slope / mean, "se": se / mean, "margin": times * se / mean}
+    return share | {"each": slope, "first": float(y[0]), "last": float(y[-1])}
 
 
-def grows(found: dict[str, float], *, least: float = 0.02) -> bool:
+def grows(line: dict[str, float], *, least: float = 0.02) -> bool:
     """Whether the slope is at least `least` of the mean cost a task, and its 95 % interval lies above zero."""
-    return found["slope"] >= least and found["slope"] > found["margin"]
+    return line["slope"] >= least and line["slope"] > line["margin"]
 
 
-def grows_exactly(found: dict[str, float], *, beyond: float = NAMES) -> bool:
+def grows_exactly(line: dict[str, float], *, beyond: float = NAMES) -> bool:
     """Whether a cost without noise grows by more than `beyond` a task, however small a share of it that is."""
-    return found["each"] > beyond and found["slope"] > found["margin"]
+    return line["each"] > beyond and line["slope"] > line["margin"]

@@ -11,7 +11,7 @@ at least that of the inputs as they are. Where a task is the same inputs in a ra
 the p-value of the second task of Permuted MNIST is uniform whatever the model, and nothing is assumed of how shares are
 spread. Over more tasks that is near the truth but not exact: the model that looks at a later task was trained on the
 orders of those before it. Either way one stream of permutations in twenty passes; where a stream declares that its
-inputs are the same, an audit goes by that (see `facts`).
+inputs are the same, an audit goes by that (see `answers`).
 
 It is a property of model and stream together: a network too small, too sure of itself or hardly trained shows no
 resemblance where a better one does. Farquhar and Gal (section 5) ask that inputs "at least sometimes result in
@@ -94,6 +94,6 @@ def summarised(found: Sequence[Resemblance]) -> dict[str, float]:
     """Means over tasks of the shares and of the difference from other orders, and the p-value of the mean share."""
     own = fmean(r.named_old for r in found)
     others = [fmean(shares) for shares in zip(*(r.other_orders for r in found), strict=True)]
-    p = (1 + sum(other >= own for other in others)) / (1 + len(others))
-    found_sure = {"sure_of_any": fmean(r.sure_of_any for r in found)}
-    return {"named_old": own, "other_orders": fmean(others), "difference": own - fmean(others), "p": p} | found_sure
+    p, sure = (1 + sum(other >= own for other in others)) / (1 + len(others)), fmean(r.sure_of_any for r in found)
+    difference = own - fmean(others)
+    return {"named_old": own, "other_orders": fmean(others), "difference": difference, "p": p, "sure_of_any": sure}

@@ -20,7 +20,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from vestige import show as drawing
-from vestige.continual.audit import QUESTIONS, Audit
+from vestige.continual.audit import QUESTIONS, from_record
 from vestige.continual.record import Record
 from vestige.metrics.uncertainty import Pairs, unseen_task_roc
 from vestige.runner.experiment import Line
@@ -97,7 +97,8 @@ NUMBER = re.compile(r"(?<![\w.])(?<!Eq\. )-?\d+(\.\d+)?(?![\w])")
 
 def audits(arms: Sequence[Arm]) -> list[Part]:
     """The verdicts arm beside arm, and the evidence of each."""
-    found = {arm.label: Audit.from_json(a) for arm in arms if (a := _first_audit(arm)) is not None}
+    audited = {arm.label: [r for r in arm.records if r.audit is not None] for arm in arms}
+    found = {label: from_record(records[0]) for label, records in audited.items() if records}
     if not found:
         return []
     parts: list[Part] = []
@@ -155,10 +156,6 @@ def _why(reasons: Sequence[tuple[str, str, str]]) -> list[Table]:
 def kind(word: str) -> str:
     """How firm a value is, in its verdict's first words."""
     return word.partition(":")[0].strip()
-
-
-def _first_audit(arm: Arm) -> dict[str, object] | None:
-    return next((record.audit for record in arm.records if record.audit is not None), None)
 
 
 # Words of a name that say which way is good; any other value is good or bad by its place.

@@ -1,4 +1,4 @@
-"""A witness stands between the protocol and a learner, passes everything on, and writes down what an audit asks.
+"""An audit by watching: `WatchedLearner` stands between the protocol and a learner, and notes what an audit asks.
 
 Before each task but the first it lets the learner look at the task's inputs (see `resemblance`); where no borders are
 told, before each stretch of the stream. It counts how often `predict` was told a task, what is kept of past tasks when
@@ -15,42 +15,45 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vestige import store
 from vestige.continual import protocol
-from vestige.continual.audit.answer import Audit
-from vestige.continual.audit.facts import Facts, audit_of
+from vestige.continual.audit.answers import Audit, Facts, audit_of
+from vestige.continual.audit.description import facts_of, from_record
 from vestige.continual.audit.resemblance import Resemblance, resemblance, summarised
 from vestige.continual.audit.traces import Traces
 from vestige.continual.learners.base import Info, Learner
 from vestige.continual.record import Record
 from vestige.core.checks import refuse
+from vestige.core.plain import plain
 from vestige.data.stream import Stream
 from vestige.data.task import Task, TaskInfo
 
 CLOCKS = {"train": time.perf_counter, "train_cpu": time.process_time}  # by the Record's names
+UNCHANGED = ("oracle", "uses_task", "describe", "identity", "bytes")  # what it has of the learner as it is
 
 
-class Witness(Learner):
+class WatchedLearner(Learner):
     """Passes everything on to `learner`."""
 
-    resumable = False  # what it has seen so far is in no `state_dict`: a witnessed run that was interrupted begins anew
+    resumable = False  # what was seen so far is in no `state_dict`: a watched run that was interrupted begins anew
 
     def __init__(self, learner: Learner, stream: Stream, *, seed: int) -> None:
-        self.learner, self.stream, self.seen_by = learner, stream, seed
-        self.oracle = learner.oracle  # type: ignore[misc]
-        self.uses_task = learner.uses_task  # type: ignore[misc]
+        for name in UNCHANGED:
+            setattr(self, name, getattr(learner, name))
+        self.learner, self.stream, self.look_seed = learner, stream, seed
         self.borders = stream.declared.boundaries_told or learner.oracle
         self.begun = 0  # tasks; stretches of the stream where no borders are told
         self.rows = 0  # observed, where no borders are told
-        self.ends = list(accumulate(stream.info(k).n for k in range(len(stream))))
+        self.starts = [0, *accumulate(stream.info(k).n for k in range(len(stream)))]
         self.ahead = iter(stream)  # a pass of its own over a stream that tells no borders
         self.looked: list[Resemblance] = []
         self.predictions = self.told = 0
-        self.own = {clock: [0.0] * len(stream) for clock in CLOCKS}  # seconds that the witness takes, by task
+        self.own = {clock: [0.0] * len(stream) for clock in CLOCKS}  # seconds that watching takes, by task
         self.traces = Traces(math.prod(stream.input_shape), self.aside)
 
     def __getattr__(self, name: str) -> object:
@@ -83,25 +86,19 @@ class Witness(Learner):
             if self.borders:
                 self.traces.begin(task.x)
             if self.begun > 1 and self.learner.probabilities:
-                self.look(task)
+                self.looked.append(self.look(task))
 
-    def look(self, task: Task) -> None:
+    def look(self, task: Task) -> Resemblance:
         """How the model of now sees inputs that it has not learnt."""
-        old = {o for k in range(self.begun - 1) for o in self.stream.info(k).outputs}
-        looked = resemblance(
-            self.learner.predict,
-            task.x,
-            task=self.begun - 1,
-            candidates=sorted(old | set(task.info.outputs)),
-            old=sorted(old),
-            seed=self.seen_by,
-        )
-        self.looked.append(looked)
+        k = self.begun - 1
+        old = sorted({output for past in range(k) for output in self.stream.info(past).outputs})
+        candidates = sorted({*old, *task.info.outputs})
+        return resemblance(self.learner.predict, task.x, task=k, candidates=candidates, old=old, seed=self.look_seed)
 
     def observe(self, x: Tensor, y: Tensor) -> Info:
         """Passed on; without borders each batch is a present of its own, and a stretch may end before it."""
         if not self.borders:
-            if self.rows >= ([0, *self.ends])[self.begun]:
+            if self.rows >= self.starts[self.begun]:
                 self.reach(next(self.ahead))
             self.rows += len(y)
             with self.aside():
@@ -121,18 +118,6 @@ class Witness(Learner):
         with self.traces.watching():
             return self.learner.predict(x, task)
 
-    def describe(self) -> dict[str, object]:
-        """The learner's own."""
-        return self.learner.describe()
-
-    def identity(self) -> dict[str, object]:
-        """The learner's own."""
-        return self.learner.identity()
-
-    def bytes(self) -> dict[str, int]:
-        """The learner's own."""
-        return self.learner.bytes()
-
     def cleared(self, record: Record) -> Record:
         """The Record of the run that was watched, without the time that watching took."""
         seconds = dict(record.seconds)
@@ -143,7 +128,6 @@ class Witness(Learner):
     def facts(self, record: Record) -> Facts:
         """What was seen until now, when the last task is over; and what the record has of time and memory."""
         declared, described, memory = self.stream.declared, self.learner.describe(), self.learner.memory
-        held = [name for name in record.bytes if name != "peak"]
         samples, size = (0, 0) if memory is None else (len(memory), memory.bytes)
         hidden, hidden_size = self.traces.copies(self.learner, skip=memory)
         where = {"labels_at_test": f"in {self.told} of {self.predictions} calls of predict"}
@@ -158,10 +142,9 @@ class Witness(Learner):
             where["retrains"] = "on the coreset of each task that is tested, chosen by its label"
         else:
             where["retrains"] = f"{len(self.traces.again)} of their samples"
-        return Facts(
+        return replace(
+            facts_of(record),
             subject=f"{described['method']} on {self.stream.name}",
-            tasks=len(self.stream),
-            shared_head=not picked,
             labels_at_test=self.told > 0 or picked,
             resemblance=summarised(self.looked) if self.looked else None,
             same_inputs=declared.same_inputs or None,
@@ -171,9 +154,6 @@ class Witness(Learner):
             borders_told=declared.boundaries_told,
             continuous=declared.continuous,
             overlapping=declared.overlapping,
-            seconds=record.seconds.get("train_cpu"),
-            held_bytes=[float(sum(record.bytes[name][k] for name in held)) for k in range(len(record.task_names))]
-            or None,
             where=where,
         )
 
@@ -186,6 +166,19 @@ def warm_up() -> None:
     torch.optim.Adam([weight], fused=True).step()
 
 
+def watched_run(
+    stream: Stream,
+    learner: Learner,
+    *,
+    seed: int,
+    **options: Any,  # noqa: ANN401 - of `protocol.run`
+) -> tuple[WatchedLearner, Record]:
+    """What was seen of `learner` while it ran, and the Record of the run."""
+    warm_up()
+    watched = WatchedLearner(learner, stream, seed=seed)
+    return watched, watched.cleared(protocol.run(stream, watched, seed=seed, **options))
+
+
 def audited_run(
     stream: Stream,
     learner: Learner,
@@ -196,20 +189,10 @@ def audited_run(
     reference: Record | None = None,
     on_progress: Callable[[protocol.Progress], None] | None = None,
 ) -> Record:
-    """`protocol.run` with a witness; the Record carries the audit."""
-    warm_up()
-    witness = Witness(learner, stream, seed=seed)
-    found = protocol.run(
-        stream,
-        witness,
-        seed=seed,
-        epochs=epochs,
-        batch_size=batch_size,
-        reference=reference,
-        on_progress=on_progress,
-    )
-    record = witness.cleared(found)
-    return replace(record, audit=audit_of(witness.facts(record)).to_json())
+    """`protocol.run` of a learner that is watched; the Record carries the audit."""
+    options = {"epochs": epochs, "batch_size": batch_size, "reference": reference, "on_progress": on_progress}
+    watched, record = watched_run(stream, learner, seed=seed, **options)
+    return replace(record, audit=plain(audit_of(watched.facts(record))))
 
 
 def audit(
@@ -236,9 +219,8 @@ def audit(
         if described is None or store.content_id(described) != store.content_id(own):
             refuse("record", "audit", f"of the same learner, {own}", f"one of {described}")
         if record.audit is not None:
-            return Audit.from_json(record.audit)
-    warm_up()
+            return from_record(record)
     fresh = type(learner)(learner.spec, learner.config, seed=learner.seed)
-    witness = Witness(fresh, stream, seed=seed)
-    watched = protocol.run(stream, witness, seed=seed, epochs=epochs, batch_size=batch_size, on_progress=on_progress)
-    return audit_of(witness.facts(record or witness.cleared(watched)))
+    options = {"epochs": epochs, "batch_size": batch_size, "on_progress": on_progress}
+    watched, ran_here = watched_run(stream, fresh, seed=seed, **options)
+    return audit_of(watched.facts(record or ran_here))

@@ -1,0 +1,211 @@
+"""What an audit says: eleven questions of Farquhar and Gal section 5, each answered with evidence or not at all.
+
+Five desiderata "ought either to be respected or to be explicitly mentioned as absent"; six more make an evaluation
+harder. `audit_of` answers them from `Facts`; who gathered those (a run, a Record, a description) does not matter. A
+fact that is None was not gathered, and its question is *not measured*, which is no praise. Limits are named here: tasks
+that make a sequence long, the least resemblance that counts; `growth` has those of a cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vestige.continual.audit.growth import NAMES, grows, grows_exactly, growth
+from vestige.core.errors import StoreError
+
+Verdict = Literal["holds", "fails", "not measured"]
+
+# The paper's list, in its order. The words say what holds.
+DESIDERATA = {
+    "resemblance": "Inputs of later tasks sometimes look like old classes",
+    "shared_head": "All tasks share one output head",
+    "no_task_labels": "No task labels at test time",
+    "no_retraining": "No retraining on old tasks, and no data kept of them",
+    "many_tasks": "More than two tasks",
+}
+HARDER = {
+    "unclear_borders": "The learner is not told where tasks begin",
+    "continuous": "Tasks drift rather than jump",
+    "overlapping": "A class comes back in several tasks",
+    "long": "A long sequence of tasks",
+    "time": "The time for a task does not grow with the number of tasks",
+    "memory": "Memory does not grow with the number of tasks",
+}
+QUESTIONS = DESIDERATA | HARDER
+LONG = 20  # tasks; the longest sequences of the papers' day have 10 to 20
+LEAST_RESEMBLANCE = 0.02  # of the inputs, beyond what they get with their coordinates in other orders
+LARGEST_P = 0.05  # how often another order may do as well
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The verdict on one question, the evidence in words and, where there are any, its numbers."""
+
+    verdict: Verdict
+    evidence: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Eleven answers about one evaluation."""
+
+    subject: str
+    answers: Mapping[str, Answer]
+
+    def __post_init__(self) -> None:
+        if self.answers.keys() != QUESTIONS.keys():
+            wanted = ", ".join(QUESTIONS)
+            raise StoreError(f"This is no audit, which answers {wanted}. Got {', '.join(self.answers) or 'none'}.")
+
+    def __getitem__(self, question: str) -> Answer:
+        return self.answers[question]
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The desiderata, of the first five, that fail."""
+        return tuple(q for q in DESIDERATA if self.answers[q].verdict == "fails")
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Those, of the first five, that were not measured."""
+        return tuple(q for q in DESIDERATA if self.answers[q].verdict == "not measured")
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Kind, question, verdict, evidence: a table's rows."""
+        kinds = dict.fromkeys(DESIDERATA, "desideratum") | dict.fromkeys(HARDER, "harder")
+        return [(kinds[q], QUESTIONS[q], self.answers[q].verdict, self.answers[q].evidence) for q in QUESTIONS]
+
+    def paragraph(self) -> str:
+        """For the appendix of a paper: what holds, what does not, what nobody measured."""
+        parts = [f"We audited the evaluation '{self.subject}' against the desiderata of Farquhar and Gal."]
+        heads = {"holds": "hold", "fails": "do not hold", "not measured": "were not measured"}
+        for verdict, words in heads.items():
+            listed = [f"{asked.lower()} ({said})" for _, asked, own, said in self.rows() if own == verdict]
+            parts += [f"These {words}: {'; '.join(listed)}."] if listed else []
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about an evaluation. `where` says by field how it is known, for the evidence."""
+
+    subject: str
+    tasks: int | None = None
+    shared_head: bool | None = None
+    labels_at_test: bool | None = None
+    resemblance: Mapping[str, float] | None = None  # as `summarised`
+    same_inputs: bool | None = None  # declared: tasks differ by a fixed map of the inputs
+    kept_samples: int | None = None
+    kept_bytes: int | None = None
+    retrains: bool | None = None
+    borders_told: bool | None = None
+    continuous: bool | None = None
+    overlapping: bool | None = None
+    seconds: Sequence[float] | None = None  # of training, by task
+    held_bytes: Sequence[float] | None = None  # by task
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    def source(self, name: str) -> str:
+        """How a fact is known, to be put behind what it says."""
+        return f", {self.where[name]}" if name in self.where else ""
+
+
+def audit_of(facts: Facts) -> Audit:
+    """All eleven answers."""
+    return Audit(
+        facts.subject,
+        {
+            "resemblance": _resemblance(facts),
+            "shared_head": _declared(facts, "shared_head", "one head", "a head for each task"),
+            "no_task_labels": _labels(facts),
+            "no_retraining": _kept(facts),
+            "many_tasks": _count(facts, 3),
+            "unclear_borders": _declared(
+                facts, "borders_told", "the learner hears of each new task", "no border is told", wanted=False
+            ),
+            "continuous": _declared(facts, "continuous", "classes fade in and out", "tasks jump"),
+            "overlapping": _declared(facts, "overlapping", "classes come back", "each class in one task"),
+            "long": _count(facts, LONG),
+            "time": _growth(facts.seconds, "seconds of training"),
+            "memory": _growth(facts.held_bytes, "bytes held", exact=True),
+        },
+    )
+
+
+def _declared(facts: Facts, name: str, yes: str, no: str, *, wanted: bool = True) -> Answer:
+    """By one fact alone, which must be as it is `wanted`; `yes` and `no` are the words for it."""
+    known: bool | None = getattr(facts, name)
+    if known is None:
+        return Answer("not measured", "nothing is known")
+    return Answer("holds" if known == wanted else "fails", (yes if known else no) + facts.source(name))
+
+
+def _resemblance(facts: Facts) -> Answer:
+    """What is declared of the inputs decides: a rank lets one stream of permutations in twenty pass by chance."""
+    numbers = facts.resemblance
+    measured = "" if numbers is None else _looked(numbers)
+    if facts.same_inputs:
+        declared = "tasks are the same inputs under a fixed map" + facts.source("same_inputs")
+        return Answer("fails", "; ".join(filter(None, (declared, measured))), numbers or {})
+    if numbers is None:
+        return Answer("not measured", "no model looked at a task before it trained")
+    if numbers["p"] > LARGEST_P:
+        return Answer("fails", f"{measured}: no more than by chance", numbers)
+    if numbers["difference"] < LEAST_RESEMBLANCE:
+        few = f"{measured}: hardly by chance, but by less than {LEAST_RESEMBLANCE:.0%} of the inputs, which are too few"
+        return Answer("fails", few, numbers)
+    return Answer("holds", measured, numbers)
+
+
+def _looked(numbers: Mapping[str, float]) -> str:
+    at_all = f" (any class: {numbers['sure_of_any']:.1%})" if "sure_of_any" in numbers else ""
+    return (
+        f"before a task trains, {numbers['named_old']:.1%} of its inputs are surely named an old class{at_all}; with "
+        f"their coordinates in other orders, {numbers['other_orders']:.1%} (p = {numbers['p']:.3f})"
+    )
+
+
+def _labels(facts: Facts) -> Answer:
+    if facts.shared_head is False and not facts.labels_at_test:
+        return Answer("fails", "which head answers is chosen by the task")
+    yes, no = "predictions are told the task", "predictions are not told the task"
+    return _declared(facts, "labels_at_test", yes, no, wanted=False)
+
+
+def _kept(facts: Facts) -> Answer:
+    kept, retrains = facts.kept_samples, facts.retrains
+    numbers = {} if kept is None else {"samples": float(kept), "bytes": float(facts.kept_bytes or 0)}
+    if retrains or kept or facts.kept_bytes:
+        size = f" ({facts.kept_bytes} bytes)" if facts.kept_bytes else ""
+        some = kept or ("some" if facts.kept_bytes else "")
+        parts = [f"{some} samples of past tasks are kept{size}" + facts.source("kept_samples")] if some else []
+        parts += ["old tasks are trained on again" + facts.source("retrains")] if retrains else []
+        return Answer("fails", "; ".join(parts), numbers)
+    if kept is None or retrains is None:
+        return Answer("not measured", "nothing is known of what is kept or seen again", numbers)
+    return Answer("holds", "no sample is kept and no task seen again", numbers)
+
+
+def _count(facts: Facts, least: int) -> Answer:
+    if facts.tasks is None:
+        return Answer("not measured", "the number of tasks is not known")
+    words = f"{facts.tasks} tasks; {least} would do"
+    return Answer("holds" if facts.tasks >= least else "fails", words, {"tasks": float(facts.tasks)})
+
+
+def _growth(costs: Sequence[float] | None, what: str, *, exact: bool = False) -> Answer:
+    if costs is None:
+        return Answer("not measured", f"{what} were not recorded")
+    line = growth(costs)
+    if math.isnan(line["slope"]):
+        return Answer("not measured", f"{len(costs)} tasks are too few for a line through their {what}")
+    evidence = (
+        f"{what} change by {line['slope']:+.1%} of their mean a task (standard error {line['se']:.1%}), from "
+        f"{line['first']:.4g} to {line['last']:.4g}"
+    )
+    evidence += f"; up to {NAMES} bytes a task do not count" if exact else ""
+    return Answer("fails" if (grows_exactly if exact else grows)(line) else "holds", evidence, line)
