@@ -129,8 +129,8 @@ def test_every_method_keeps_in_its_memory_alone_and_trains_again_only_if_it_must
 
 def test_a_reservoir_that_trains_again_is_found_without_borders():
     stream = data.blurred(blobs())
-    fields = {"hidden": (8,), "fill": "reservoir", "memory_per_class": None, "memory_total": 12, "replay": "beside"}
-    kept = audit(stream, build("vanilla_s", stream, **fields))["no_retraining"]
+    memory = {"fill": "reservoir", "per_class": None, "total": 12, "replay": "beside"}
+    kept = audit(stream, build("vanilla_s", stream, hidden=(8,), memory=memory))["no_retraining"]
     assert kept.numbers["samples"] == 12
     assert "trained on again" in kept.evidence
     assert audit(stream, build("vanilla", stream, hidden=(8,)))["no_retraining"].verdict == "holds"
