@@ -173,7 +173,7 @@ def test_a_batch_beyond_the_cap_is_mixed_and_cut():
 def test_the_loss_of_a_batch_that_was_cut_is_the_mean_over_its_parts(monkeypatch):
     learner = build("vgr", stream(), batch_cap=70, **VARIATIONAL | {"replay": MEANS | {"samples_per_class": 40}})
     task = trained(learner)
-    monkeypatch.setattr(VCL, "observe", lambda self, x, y: Info(torch.tensor(float(len(y)))))
+    monkeypatch.setattr(VCL, "train_on", lambda self, x, y: Info(torch.tensor(float(len(y)))))
     assert float(learner.observe(task.x, task.y).loss) == pytest.approx(160 / 3)
 
 

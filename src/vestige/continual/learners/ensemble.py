@@ -49,7 +49,7 @@ class Ensemble(Posterior):
         """Every member."""
         return self.config.members
 
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+    def train_on(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step of every member down its own loss; what is told is their mean."""
         members = self.config.members
         mean = self.outputs_.loss(self.net(x).flatten(0, 1), y.repeat(members))

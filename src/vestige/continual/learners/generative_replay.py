@@ -73,6 +73,7 @@ class GeneratorReplay:
     each_: int = 1  # samples of a class
     seen_: int = 0  # rows of the task so far
     drawn_: int = 0  # samples that joined so far
+    batch_cap: int | None = None  # rows that one step of the learner takes at most
     # How a generator is taught; a study of what teaching does may put another in its place.
     teacher: Callable[[GeneratorReplay, Task, Mapping[int, Tensor] | None], None] = staticmethod(teach_all)
 
@@ -183,10 +184,10 @@ class GeneratorReplay:
         return ReplayBatch(torch.cat([x, old.x.to(x)]), torch.cat([y, old.y])) if len(old.y) else ReplayBatch(x, y)
 
     def parts(
-        self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"], cap: int | None
+        self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]
     ) -> list[tuple[Float[Tensor, "m *shape"], Int64[Tensor, " m"]]]:
-        """The batch and its share of the replay; more than `cap` rows are mixed and cut into equal parts."""
-        x, y = self.joined(x, y)
+        """The batch and its share of the replay; more than `batch_cap` rows are mixed and cut into equal parts."""
+        (x, y), cap = self.joined(x, y), self.batch_cap
         if cap is None or len(y) <= cap:
             return [(x, y)]
         order = torch.randperm(len(y), generator=rng.fork(self.seed, "mix", self.task_, self.seen_))

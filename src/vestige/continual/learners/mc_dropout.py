@@ -51,7 +51,7 @@ class MCDropout(Posterior):
         """Masks behind one prediction."""
         return self.config.test_samples
 
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+    def train_on(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step under one mask a row, which follows from the seed and how many steps came before."""
         self.steps_ += 1
         logits = self.net(x, 1, rng.fork(self.seed, "mask", self.steps_)).squeeze(0)

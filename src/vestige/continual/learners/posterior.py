@@ -5,6 +5,9 @@ how sure they are, `vestige.metrics.Uncertainty` computes from the same draws. D
 (samples, n, k) never stands in memory as a whole unless it is asked for.
 
 Among which outputs probabilities are taken: those of the task where it is told, of all tasks so far where it is not.
+
+One that has generators (`replay_`, see `generative_replay`) trains on their samples as well: each batch brings its
+share, and what is more than one step takes is cut into several.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Generator, Tensor
 
-from vestige.continual.learners.base import Learner
+from vestige.continual.learners.base import Info, Learner
+from vestige.continual.learners.generative_replay import GeneratorReplay
 from vestige.core import rng
 from vestige.core.checks import refuse, whole
 from vestige.data.task import Task, TaskInfo
@@ -31,11 +36,38 @@ class Posterior(Learner):
 
     uses_task = True
     seen_: tuple[int, ...] = ()  # the outputs of all tasks so far
+    replay_: GeneratorReplay | None = None
 
     def begin_task(self, task: Task) -> None:
-        """The outputs and the optimiser of the task."""
+        """The outputs and the optimiser of the task; classes that will be replayed take part in the loss."""
         super().begin_task(task)
         self.seen_ = tuple(sorted({*self.seen_, *task.info.outputs}))
+        if self.replay_ is not None:
+            self.outputs_ = self.replay_.begin_task(task.info, self.outputs_)
+
+    @abstractmethod
+    def train_on(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """One step on these rows."""
+
+    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+        """Learn from one batch and its share of the replay; the loss is the mean over the steps that it takes."""
+        parts = [(x, y)] if self.replay_ is None else self.replay_.parts(x, y)
+        return Info(torch.stack([self.train_on(*part).loss for part in parts]).mean())
+
+    def end_task(self, task: Task) -> None:
+        """Train the task's generator, where there are any."""
+        super().end_task(task)
+        if self.replay_ is not None:
+            self.replay_.teach(task)
+
+    def describe(self) -> dict[str, Any]:
+        """With every field of the generator."""
+        return super().describe() | ({} if self.replay_ is None else self.replay_.described())
+
+    def bytes(self) -> dict[str, int]:
+        """And of the method's state what the generators hold."""
+        held = super().bytes()
+        return held if self.replay_ is None else self.replay_.counted(held)
 
     @property
     @abstractmethod

@@ -97,7 +97,7 @@ class VCL(Posterior):
             self.net.start_at(*found, rows=self.outputs_.index)
         self.rows_ = max(task.info.n - kept_out, 1)
 
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+    def train_on(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
         """One step down the expected loss and the KL."""
         return self.step(self.likelihood_loss(x, y) + self.net.kl(self.outputs_.index) / self.rows_)
 
@@ -112,6 +112,7 @@ class VCL(Posterior):
 
     def end_task(self, task: Task) -> None:
         """The posterior becomes the prior."""
+        super().end_task(task)
         self.net.advance(self.outputs_.index)
 
     @property

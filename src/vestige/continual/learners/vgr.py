@@ -26,13 +26,9 @@ generated, weighs the same, so that fewer samples are a lighter past. The first 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import torch
-from jaxtyping import Float, Int64
-from torch import Tensor
-
-from vestige.continual.learners.base import Info, Spec
+from vestige.continual.learners.base import Spec
 from vestige.continual.learners.generative_replay import GeneratedReplay, GeneratorReplay
 from vestige.continual.learners.mc_dropout import MCDropout, MCDropoutConfig
 from vestige.continual.learners.vcl import VCL, VCLConfig
@@ -61,39 +57,22 @@ class VGR(VCL):
 
     moves_prior: ClassVar[bool] = False
     config: VGRConfig
-    replay_: GeneratorReplay
 
     def __init__(self, spec: Spec, config: VGRConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        self.replay_ = GeneratorReplay(self.config.replay, spec, per_task=True, owner=type(self).__name__, seed=seed)
+        self.replay_ = generators_of(self)
 
     def begin_task(self, task: Task) -> None:
         """The KL is divided by the samples of all tasks so far."""
         before = self.rows_ if self.seen_ else 0
         super().begin_task(task)
-        self.outputs_ = self.replay_.begin_task(task.info, self.outputs_)
         self.rows_ += before
 
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
-        """A step on the batch and its share of the replay; several where they are more rows than one step takes."""
-        step = super().observe
-        losses = [step(*part).loss for part in self.replay_.parts(x, y, self.config.batch_cap)]
-        return Info(torch.stack(losses).mean())
-
     def end_task(self, task: Task) -> None:
-        """Train the task's generator; VCL's step from posterior to prior is undone, unless it is wanted."""
+        """VCL's step from posterior to prior is undone, unless it is wanted."""
         super().end_task(task)
-        self.replay_.teach(task)
         if not self.moves_prior:
             self.net.forget_prior()
-
-    def describe(self) -> dict[str, Any]:
-        """With every field of the generator."""
-        return super().describe() | self.replay_.described()
-
-    def bytes(self) -> dict[str, int]:
-        """And of the method's state what the generators hold."""
-        return self.replay_.counted(super().bytes())
 
 
 class VGRVCL(VGR):
@@ -106,32 +85,15 @@ class VGRMCDropout(MCDropout):
     """Masks are its posterior, generated samples its past."""
 
     config: VGRMCDropoutConfig
-    replay_: GeneratorReplay
 
     def __init__(self, spec: Spec, config: VGRMCDropoutConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
-        self.replay_ = GeneratorReplay(self.config.replay, spec, per_task=True, owner=type(self).__name__, seed=seed)
+        self.replay_ = generators_of(self)
 
-    def begin_task(self, task: Task) -> None:
-        """Classes that will be replayed take part in the loss."""
-        super().begin_task(task)
-        self.outputs_ = self.replay_.begin_task(task.info, self.outputs_)
 
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
-        """A step on the batch and its share of the replay; several where they are more rows than one step takes."""
-        step = super().observe
-        losses = [step(*part).loss for part in self.replay_.parts(x, y, self.config.batch_cap)]
-        return Info(torch.stack(losses).mean())
-
-    def end_task(self, task: Task) -> None:
-        """Train the task's generator."""
-        super().end_task(task)
-        self.replay_.teach(task)
-
-    def describe(self) -> dict[str, Any]:
-        """With every field of the generator."""
-        return super().describe() | self.replay_.described()
-
-    def bytes(self) -> dict[str, int]:
-        """And of the method's state what the generators hold."""
-        return self.replay_.counted(super().bytes())
+def generators_of(learner: VGR | VGRMCDropout) -> GeneratorReplay:
+    """A generator for each task, as its configuration has them."""
+    config, owner = learner.config, type(learner).__name__
+    replay = GeneratorReplay(config.replay, learner.spec, per_task=True, owner=owner, seed=learner.seed)
+    replay.batch_cap = config.batch_cap
+    return replay
