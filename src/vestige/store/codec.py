@@ -253,7 +253,7 @@ class _Reader:
         unnamed = base.__name__ if dataclasses.is_dataclass(base) else None  # as `core.plain` writes it
         name = data.get(CLASS, unnamed) if isinstance(data, dict) else None
         if not isinstance(name, str):
-            self.refuse(path, f"a {base.__name__}", data)
+            return self.refuse(path, f"a {base.__name__}", data)
         kind = base if name == base.__name__ else self.classes.get(name)
         if kind is None or not issubclass(kind, base):
             self.refuse(path, f"a {base.__name__}", name)

@@ -57,6 +57,7 @@ class VGR(VCL):
 
     moves_prior: ClassVar[bool] = False
     config: VGRConfig
+    replay_: GeneratorReplay
 
     def __init__(self, spec: Spec, config: VGRConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
@@ -85,6 +86,7 @@ class VGRMCDropout(MCDropout):
     """Masks are its posterior, generated samples its past."""
 
     config: VGRMCDropoutConfig
+    replay_: GeneratorReplay
 
     def __init__(self, spec: Spec, config: VGRMCDropoutConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
