@@ -103,13 +103,14 @@ class Dropout(nn.Module):
 
 
 INITS = ("torch", "truncated_normal")
+DEVIATION, CUT, BIAS = 0.1, 2.0, 0.1  # of "truncated_normal"; CUT in deviations
 
 
-def truncated_normal(net: nn.Module, *, seed: int, deviation: float = 0.1, cut: float = 2.0, bias: float = 0.1) -> None:
-    """Draw every linear and convolutional layer of `net` anew, in place; `cut` is in deviations."""
-    generator, edge = rng.fork(seed, "truncated normal"), cut * deviation
+def truncated_normal(net: nn.Module, *, seed: int) -> None:
+    """Draw every linear and convolutional layer of `net` anew, in place."""
+    generator, edge = rng.fork(seed, "truncated normal"), CUT * DEVIATION
     for module in net.modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
-            nn.init.trunc_normal_(module.weight, 0.0, deviation, -edge, edge, generator=generator)
+            nn.init.trunc_normal_(module.weight, 0.0, DEVIATION, -edge, edge, generator=generator)
             if module.bias is not None:
-                nn.init.constant_(module.bias, bias)
+                nn.init.constant_(module.bias, BIAS)

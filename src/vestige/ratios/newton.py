@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import softplus
 
+SMALLEST_STEP = 1e-6  # along the line search
 ROUNDING = 1e-10  # relative to the loss: a decrement below it cannot be told from rounding
 
 
@@ -90,13 +91,12 @@ def newton_logistic(
     start: tuple[Tensor, Tensor] | None = None,
     tolerance: float = 1e-7,
     max_iterations: int = 50,
-    smallest_step: float = 1e-6,
 ) -> NewtonFit:
     """Minimise the loss, with a ridge on all but the constant, which is the first column.
 
     Converged: half the squared Newton decrement, an estimate of what is left to gain and reported as `decrement`, is
     below `tolerance` times the total weight. A step is halved until the loss falls by Armijo's condition, at most to
-    `smallest_step`.
+    SMALLEST_STEP.
     """
     design = design if isinstance(design, Design) else Design.dense(design)
     order = torch.argsort(design.group, stable=True)  # a group's rows stand together: its block is one product
@@ -142,7 +142,7 @@ def newton_logistic(
         while True:
             moved = head + size * step_head, blocks + size * step_blocks
             f, moved_value = objective(*moved)
-            if bool(moved_value <= value + 1e-4 * size * along) or size < smallest_step:
+            if bool(moved_value <= value + 1e-4 * size * along) or size < SMALLEST_STEP:
                 break
             size /= 2
         if not bool(moved_value < value):  # nothing below: it has arrived up to rounding, or never will

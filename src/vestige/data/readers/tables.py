@@ -103,8 +103,6 @@ def encode(
     origins: Sequence[str],
     *,
     drop: Sequence[str] = (),
-    max_categories: int = MAX_CATEGORIES,
-    id_share: float = ID_SHARE,
 ) -> tuple[list[Float[Tensor, "_ d"]], ColumnReport]:
     """Each table as float64 samples of one width, and the report. `drop` names columns to leave out."""
     names, notes = _aligned(tables, origins)
@@ -120,7 +118,7 @@ def encode(
         parts = [plain(table.column(name), name, origin) for table, origin in zip(tables, origins, strict=True)]
         kind = joint_kind(name, parts, origins)
         if kind == "text":
-            encoded, column = _encode_text(name, parts, origins, max_categories, id_share)
+            encoded, column = _encode_text(name, parts, origins)
         else:
             encoded, column = _encode_number(name, kind, parts, origins)
         columns.append(column)
@@ -194,9 +192,7 @@ def _number_notes(parts: list[pa.Array], pooled: NDArray[Any]) -> tuple[str, ...
     return ()
 
 
-def _encode_text(
-    name: str, parts: list[pa.Array], origins: Sequence[str], cap: int, id_share: float
-) -> tuple[list[Tensor], Column]:
+def _encode_text(name: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[list[Tensor], Column]:
     """Text: one 0/1 feature a category of any table, commonest first kept, the rest as one rare category."""
     parts = [part if pa.types.is_large_string(part.type) else pa.nulls(len(part), pa.large_string()) for part in parts]
     pooled = pa.chunked_array(parts).drop_null()
@@ -204,12 +200,12 @@ def _encode_text(
     ranked = sorted(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True), key=_commonest)
     for part, origin in zip(parts, origins, strict=True):
         distinct, rows = pc.count_distinct(part).as_py(), len(part) - part.null_count
-        if len(ranked) > cap and distinct > id_share * rows:
+        if len(ranked) > MAX_CATEGORIES and distinct > ID_SHARE * rows:
             nothing = [torch.empty(len(part), 0, dtype=torch.float64) for part in parts]
             why = f"dropped: {distinct} different texts in {rows} rows of {origin} are identifiers or free text"
             return nothing, Column(name, "text", why)
-    kept = sorted(text for text, _ in ranked[:cap])
-    other = len(ranked) > cap
+    kept = sorted(text for text, _ in ranked[:MAX_CATEGORIES])
+    other = len(ranked) > MAX_CATEGORIES
     some_missing = any(part.null_count for part in parts)
     features = [f"{name} = {text}" for text in kept]
     features += [f"{name} is rare"] * other + [f"{name} is missing"] * some_missing
@@ -222,8 +218,8 @@ def _encode_text(
         encoded.append(torch.nn.functional.one_hot(torch.from_numpy(codes.astype(np.int64)), len(features)).double())
     treatment = f"one-hot, {len(kept)} categories"
     if other:
-        rows = sum(count for _, count in ranked[cap:])
-        treatment += f"; the {len(ranked) - cap} rarest ({rows} rows) share one column"
+        rows = sum(count for _, count in ranked[MAX_CATEGORIES:])
+        treatment += f"; the {len(ranked) - MAX_CATEGORIES} rarest ({rows} rows) share one column"
     if some_missing:
         told = ", ".join(f"{part.null_count} in {origin}" for part, origin in zip(parts, origins, strict=True))
         treatment += f"; missing ({told}) is a category"

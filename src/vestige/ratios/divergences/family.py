@@ -57,11 +57,14 @@ def _times_r(log_r: Float[Tensor, "*n"], x: Float[Tensor, "*n"]) -> Float[Tensor
     return torch.where(log_r == -math.inf, 0.0, log_r.exp() * x)
 
 
-def log_wright_omega(z: Float[Tensor, "*n"], iterations: int = 12) -> Float[Tensor, "*n"]:
+OMEGA_ITERATIONS = 12  # of Newton
+
+
+def log_wright_omega(z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     """y with y + exp(y) = z, by Newton from above; one more step carries the gradient."""
     with torch.no_grad():
         y = torch.where(z > 1, z.clamp_min(1.0).log(), z)
-        for _ in range(iterations):
+        for _ in range(OMEGA_ITERATIONS):
             y = y - (y + y.exp() - z) / (1 + y.exp())
     return y - (y + y.exp() - z) / (1 + y.exp())
 

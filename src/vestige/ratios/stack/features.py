@@ -17,6 +17,8 @@ from torch import Tensor
 from vestige.ratios.newton import Design
 from vestige.ratios.standardise import Standardiser
 
+LLOYD_ITERATIONS = 25  # at most
+
 
 def mixture_standardiser(
     p: Float[Tensor, "n_p d"],
@@ -51,7 +53,6 @@ def k_means(
     k: int,
     *,
     generator: torch.Generator,
-    iterations: int = 25,
 ) -> Float[Tensor, "k d"]:
     """Lloyd's algorithm from k-means++ seeds, under sample weights that sum to one."""
     chosen = [int(torch.multinomial(weights, 1, generator=generator))]
@@ -63,7 +64,7 @@ def k_means(
         chosen.append(int(torch.multinomial(mass, 1, generator=generator)))
         gap = torch.minimum(gap, (z - z[chosen[-1]]).square().sum(1))
     centres = z[chosen]
-    for _ in range(iterations):
+    for _ in range(LLOYD_ITERATIONS):
         group = nearest(z, centres)
         mass = weights.new_zeros(len(centres)).index_add_(0, group, weights)
         sums = torch.zeros_like(centres).index_add_(0, group, weights[:, None] * z)

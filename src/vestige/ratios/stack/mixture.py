@@ -6,9 +6,9 @@ ones in 64 dimensions, 6000 rows a side, it alone finds a kl of 5.4 for 5.6. Els
 assumption. Fitted by EM under sample weights, in standardised coordinates, from the same k-means centres of q for both
 sides; at a warm start from the mixtures before.
 
-What is kept of p are averages. A component that carries fewer than `least` rows keeps its starting mean and the pooled
+What is kept of p are averages. A component that carries fewer than LEAST rows keeps its starting mean and the pooled
 variance within components instead, so that none can close in on one row; the others' variances are drawn towards that
-by `prior` pseudo-rows, and none falls below `floor`.
+by `prior` pseudo-rows, and none falls below FLOOR.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.ratios.stack.features import nearest
+
+LEAST, FLOOR = 50.0, 1e-6  # rows of a component that has a mean of its own; of variances
+COLD, WARM = 20, 5  # iterations of EM, from centres and from the mixtures before
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,17 +52,15 @@ def maximise(
     centres: Float[Tensor, "k d"],
     *,
     prior: float,
-    least: float,
-    floor: float,
 ) -> GaussianMixture:
     """The mixture of rows of which `counted` belong to each component."""
     mass = counted.sum(0)[:, None]
     first, second = counted.mT @ z, counted.mT @ z.square()
-    enough = mass >= least
+    enough = mass >= LEAST
     mean = torch.where(enough, first / torch.where(enough, mass, 1.0), centres)
     around = (second - 2 * mean * first + mass * mean.square()).clamp_min(0)  # rounding
-    within = (around.sum(0) / mass.sum()).clamp_min(floor)
-    variance = torch.where(enough, ((around + prior * within) / (mass + prior)).clamp_min(floor), within)
+    within = (around.sum(0) / mass.sum()).clamp_min(FLOOR)
+    variance = torch.where(enough, ((around + prior * within) / (mass + prior)).clamp_min(FLOOR), within)
     return GaussianMixture(((mass + 1) / (mass + 1).sum()).log()[:, 0], mean, variance)
 
 
@@ -70,18 +71,16 @@ def fit_mixture(
     *,
     iterations: int,
     prior: float = 10.0,
-    least: float = 50.0,
-    floor: float = 1e-6,
 ) -> GaussianMixture:
     """EM from a mixture, or from centres; `rows` says how many rows each row counts for."""
     if isinstance(start, GaussianMixture):
         centres, share = start.mean, torch.softmax(start.joint(z), 1)
     else:
         centres, share = start, torch.nn.functional.one_hot(nearest(z, start), len(start)).to(z.dtype)
-    found = maximise(z, share * rows[:, None], centres, prior=prior, least=least, floor=floor)
+    found = maximise(z, share * rows[:, None], centres, prior=prior)
     for _ in range(iterations - 1):
         share = torch.softmax(found.joint(z), 1)
-        found = maximise(z, share * rows[:, None], centres, prior=prior, least=least, floor=floor)
+        found = maximise(z, share * rows[:, None], centres, prior=prior)
     return found
 
 
@@ -99,9 +98,6 @@ class Pairs:
         trained: Float[Tensor, "folds n"],
         centres: Float[Tensor, "k d"],
         previous: Pairs | None,
-        *,
-        cold: int = 20,
-        warm: int = 5,
     ) -> Pairs:
         """Each fold's models, under its own weights of the rows."""
         starts = [z.new_zeros(1, z.shape[1])] + ([centres] if len(centres) > 1 else [])
@@ -110,7 +106,7 @@ class Pairs:
             folds = []
             for f, weights in enumerate(trained):
                 of_p, of_q = previous.mixtures[m][f] if previous else (start, start)
-                steps = 1 if len(start) == 1 else warm if previous else cold
+                steps = 1 if len(start) == 1 else WARM if previous else COLD
                 p = fit_mixture(z[:n_p], weights[:n_p], of_p, iterations=steps)
                 folds.append((p, fit_mixture(z[n_p:], weights[n_p:], of_q, iterations=steps)))
             models.append(tuple(folds))

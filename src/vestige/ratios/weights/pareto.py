@@ -24,26 +24,26 @@ from vestige.ratios.weights.transforms import log_weight_vector
 
 # Fewer tail values than this say nothing about a shape.
 SHORTEST_TAIL = 5
+# Of the grid of Zhang and Stephens, and of the prior at k = 0.5.
+PRIOR_SCALE, PRIOR_COUNT, PRIOR_K = 3.0, 10.0, 0.5
 
 
-def gpd_fit(
-    excess: Float[Tensor, " m"], *, prior_scale: float = 3.0, prior_count: float = 10.0, prior_k: float = 0.5
-) -> tuple[float, float]:
+def gpd_fit(excess: Float[Tensor, " m"]) -> tuple[float, float]:
     """Shape k and scale sigma of a generalised Pareto law from its ascending, positive `excess` over the cutoff.
 
-    The posterior mean of b = -k/sigma over a grid (Zhang and Stephens 2009); k is then drawn towards `prior_k` as by
-    `prior_count` further values.
+    The posterior mean of b = -k/sigma over a grid (Zhang and Stephens 2009); k is then drawn towards PRIOR_K as by
+    PRIOR_COUNT further values.
     """
     m = len(excess)
     grid = 30 + math.isqrt(m)
     steps = torch.arange(1, grid + 1, dtype=torch.float64)
     quartile = excess[int(m / 4 + 0.5) - 1]
-    b = 1 / excess[-1] + (1 - (grid / (steps - 0.5)).sqrt()) / (prior_scale * quartile)
+    b = 1 / excess[-1] + (1 - (grid / (steps - 0.5)).sqrt()) / (PRIOR_SCALE * quartile)
     k = torch.log1p(-b[:, None] * excess).mean(1)
     profile = m * ((-b / k).log() - k - 1)  # b = k = 0 has the limit 1/mean; the grid meets it with probability zero
     b_mean = float(torch.softmax(profile, 0) @ b)
     shape = float(torch.log1p(-b_mean * excess).mean())
-    return (m * shape + prior_count * prior_k) / (m + prior_count), -shape / b_mean
+    return (m * shape + PRIOR_COUNT * PRIOR_K) / (m + PRIOR_COUNT), -shape / b_mean
 
 
 class _Tail(NamedTuple):

@@ -21,6 +21,8 @@ from vestige.core import checks
 from vestige.core.checks import ArrayLike, Kind
 from vestige.core.errors import NotEstimable
 
+BISECTIONS = 60  # of the exponent that `temper` looks for: to the last bit
+
 
 def log_weight_vector(
     value: object, owner: str, *, min_rows: int = 1, length: int | None = None
@@ -68,7 +70,7 @@ class Tempered(NamedTuple):
     ess_fraction: float
 
 
-def temper(log_weights: ArrayLike, min_ess: float = 0.1, *, iterations: int = 60) -> Tempered:
+def temper(log_weights: ArrayLike, min_ess: float = 0.1) -> Tempered:
     """w^alpha with the largest alpha in [0, 1] whose ESS is at least `min_ess` of n, by bisection.
 
     The ESS falls as alpha grows (log ESS = 2 L(alpha) - L(2 alpha), L convex), so there is one such alpha. Zero weights
@@ -76,7 +78,6 @@ def temper(log_weights: ArrayLike, min_ess: float = 0.1, *, iterations: int = 60
     """
     owner = "weights.temper"
     min_ess = checks.number(min_ess, "min_ess", owner, low=0, high=1, open_low=True)
-    iterations = checks.whole(iterations, "iterations", owner, low=1)
     log_w = log_weight_vector(log_weights, owner)
     positive = log_w[log_w > -math.inf]
     wanted = min_ess * len(log_w) * (1 - 1e-12)  # equal weights have an ESS of n up to rounding
@@ -89,7 +90,7 @@ def temper(log_weights: ArrayLike, min_ess: float = 0.1, *, iterations: int = 60
     if kish(positive) >= wanted:
         low = 1.0
     else:
-        for _ in range(iterations):
+        for _ in range(BISECTIONS):
             middle = (low + high) / 2
             low, high = (middle, high) if kish(middle * positive) >= wanted else (low, middle)
     tempered = torch.where(log_w > -math.inf, _powered(log_w, low), -math.inf)
