@@ -8,10 +8,11 @@ import torch
 
 from vestige.core.errors import InputError, VestigeWarning
 from vestige.nets import BatchedMLP
+from vestige.nets.training import Best, MemberAdam
 from vestige.ratios import losses
 from vestige.ratios.members import reach, split
 from vestige.ratios.nets import KLIEPNet
-from vestige.ratios.training import Budget, MemberRows, _Adam, _Batches, _Best, train
+from vestige.ratios.training import Budget, MemberRows, _Batches, train
 
 FAST = {"hidden": (16,), "steps": 150, "check_every": 10}
 
@@ -104,12 +105,13 @@ def test_the_best_parameters_are_kept_and_patience_ends_the_run():
 
 
 def test_a_settled_member_stays_settled_however_long_others_run():
-    best = _Best(torch.zeros(2, 3), limit=10, total=100)
+    weights = torch.zeros(2, 3)
+    best = Best([weights], limit=10)
     for step, (first, second) in enumerate([(1.0, 1.0), (0.5, 2.0), (0.4, 2.0), (0.3, 0.1)]):
-        best.flat.fill_(float(step))
+        weights.fill_(float(step))
         best.update(torch.tensor([first, second]), 5 * step)
     assert best.alive.tolist() == [True, False]
-    assert best.kept[:, 0].tolist() == [3.0, 0.0]  # the second had given up before its 0.1
+    assert best.kept[0][:, 0].tolist() == [3.0, 0.0]  # the second had given up before its 0.1
     assert best.loss.tolist() == pytest.approx([0.3, 1.0])
 
 
@@ -139,7 +141,7 @@ def test_adam_is_torch_s():
     net = BatchedMLP.initial(2, (3, 4, 1), generator=torch.Generator().manual_seed(0), skip=True)
     copies = [t.detach().clone().requires_grad_() for t in net.parameters()]
     groups = [{"params": copies[:2]}, {"params": copies[2:], "weight_decay": 0.0}]
-    reference, ours = torch.optim.AdamW(groups, lr=0.02, weight_decay=0.3), _Adam(net)
+    reference, ours = torch.optim.AdamW(groups, lr=0.02, weight_decay=0.3), MemberAdam(net)
     generator = torch.Generator().manual_seed(1)
     for _ in range(5):
         for t in copies:

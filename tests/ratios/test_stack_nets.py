@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from vestige.ratios.stack.nets import JointNets, StackSchedule, systematic, train, write_gradient
+from vestige.nets.training import systematic
+from vestige.ratios.stack.nets import JointNets, StackSchedule, train, write_gradient
 
 
 def nets(members=4, m=6, d=2, seed=0, zero=False):

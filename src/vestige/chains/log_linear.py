@@ -26,6 +26,8 @@ from torch import Tensor
 from vestige.chains.step_losses import StepValue
 from vestige.core import rng
 from vestige.core.numerics import log_mean_exp
+from vestige.nets import training
+from vestige.nets.training import Best
 from vestige.ratios.standardise import Standardiser
 
 
@@ -114,7 +116,10 @@ def train(
     *,
     seeds: Sequence[int],
 ) -> list[Tensor]:
-    """Adam on Eq. 12, the mean of Eq. 10 over tasks; returns new layers, each member's best if rows are held out."""
+    """Adam on Eq. 12, the mean of Eq. 10 over tasks; returns new layers, each member's best if rows are held out.
+
+    Its step is not `vestige.nets.training.adam`, whose fused Adam and recursive cosine round differently.
+    """
     layers = [x.clone().requires_grad_() for x in layers]
     optimizer = torch.optim.Adam(layers, lr=schedule.learning_rate)
     sides = [
@@ -131,24 +136,20 @@ def train(
         ]
         return torch.stack(parts).mean(0)
 
-    best = [x.detach().clone() for x in layers]
-    best_value = torch.full((len(seeds),), -math.inf)
-    since = torch.zeros(len(seeds), dtype=torch.int64)
-    for step in range(total):
+    def descend(step: int) -> None:
         if schedule.cosine:
             optimizer.param_groups[0]["lr"] = schedule.learning_rate * (1 + math.cos(math.pi * step / total)) / 2
         optimizer.zero_grad()
         (-values((next(a.batches), next(b.batches)) for a, b in zip(on_p, on_q, strict=True)).sum()).backward()
         optimizer.step()
-        if schedule.held_out and (step + 1) % per_epoch == 0:
-            with torch.no_grad():
-                now = values((a.held_out, b.held_out) for a, b in zip(on_p, on_q, strict=True))
-            better = (now > best_value) & (since < schedule.patience)  # a member that has stopped stays where it was
-            best_value, since = torch.where(better, now, best_value), torch.where(better, 0, since + 1)
-            best = [torch.where(better[:, None, None], x.detach(), kept) for x, kept in zip(layers, best, strict=True)]
-            if bool((since >= schedule.patience).all()):
-                break
-    return best if schedule.held_out else [x.detach() for x in layers]
+
+    @torch.no_grad()
+    def check(step: int) -> bool:
+        return best.update(-values((a.held_out, b.held_out) for a, b in zip(on_p, on_q, strict=True)), step)
+
+    best = Best(layers, schedule.patience * per_epoch)
+    training.train(descend, total, check_every=per_epoch, check=check if schedule.held_out else None)
+    return best.kept if schedule.held_out else [x.detach() for x in layers]
 
 
 class _Side:

@@ -1,9 +1,10 @@
-"""The one training loop of the feature maps: Adam over shuffled batches, weighted rows, weight decay on matrices."""
+"""Training of feature maps: Adam over shuffled batches, weighted rows, weight decay on matrices."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import chain
 
 import torch
 from jaxtyping import Float, Int64
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from vestige.core import rng
 from vestige.core.errors import NotEstimable
+from vestige.nets import training
 
 # Row numbers of a batch -> the loss of each.
 Loss = Callable[[Tensor], Tensor]
@@ -35,29 +37,31 @@ def train(
 ) -> list[float]:
     """Train `net` in place; returns the weighted mean loss of each epoch, the penalty not counted.
 
-    `weight_decay` adds (weight_decay / 2) |W|^2 for every weight matrix W, biases and norms left alone.
+    `weight_decay` is as in `vestige.nets.training.adam`.
     """
-    matrices = [p for p in net.parameters() if p.ndim > 1]
-    others = [p for p in net.parameters() if p.ndim <= 1]
-    # Adam adds weight_decay * W to the gradient: the derivative of the penalty, inside its normalisation.
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+    n, losses = len(weights), list[float]()
     order = rng.fork(seed, "batches")
-    n, losses = len(weights), []
-    net.train()
-    for epoch in range(epochs):
-        total = torch.zeros((), dtype=torch.float64)
-        for rows in batches(n, batch_size, order):
-            weighted = weights[rows] * loss(rows)
-            optimizer.zero_grad()
-            weighted.mean().backward()
-            optimizer.step()
-            total += weighted.detach().sum()
+    every_batch = chain.from_iterable(batches(n, batch_size, order) for _ in range(epochs))
+    total = torch.zeros((), dtype=torch.float64)
+
+    def batch_loss(_: int) -> Tensor:
+        rows = next(every_batch)
+        weighted = weights[rows] * loss(rows)
+        total.add_(weighted.detach().sum())
+        return weighted.mean()
+
+    def end_epoch(_: int) -> bool:
         losses.append(float(total) / n)
+        total.zero_()
         if not math.isfinite(losses[-1]):
             raise NotEstimable(
-                f"The training of {owner} diverged in epoch {epoch + 1}; the map is as it was. "
+                f"The training of {owner} diverged in epoch {len(losses)}; the map is as it was. "
                 "Samples on the scale of pixels, in [0, 1], and a smaller 'learning_rate' help."
             )
+        return True
+
+    per_epoch = max(1, n // batch_size)
+    descend = training.adam(net.train().parameters(), batch_loss, learning_rate, weight_decay=weight_decay)
+    training.train(descend, epochs * per_epoch, check_every=per_epoch, check=end_epoch)
     net.eval()
     return losses

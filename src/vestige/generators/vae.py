@@ -35,6 +35,7 @@ from vestige.core.checks import ArrayLike, learnt, option
 from vestige.core.errors import NotEstimable
 from vestige.generators.base import Generator
 from vestige.generators.source import Draw, Progress, ReplaySource
+from vestige.nets.training import adam, train
 from vestige.nets.vae import GatedVAENet, gaussian_kl
 
 LIKELIHOODS = ("bernoulli", "gaussian")
@@ -174,21 +175,20 @@ class VAE(Generator):
         elif not self.known_:
             self.scale_.learn(torch.cat(list(source.real.values())))
         trained = [*self.net_.parameters(), *self.scale_.parameters()]
-        optimizer = torch.optim.Adam(trained, lr=self.learning_rate, fused=True)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.steps)
         noise, columns = rng.fork(seed, "codes"), math.prod(self.shape)
         losses: list[Tensor] = []
-        batches = self._paired(source).batches(self.batch_size, self.steps, rng.fork(seed, "batches"))
-        for step, (rows, conditions) in enumerate(batches):
-            x, codes = rows[:, :columns], rows[:, columns:]
-            nll, cost = self._terms(x, conditions, codes, torch.randn(codes.shape, generator=noise))
-            optimizer.zero_grad()
-            (nll + cost).mean().backward()
-            optimizer.step()
-            schedule.step()
-            losses.append(torch.stack([nll.detach().mean(), cost.detach().mean()]))
+        batches = iter(self._paired(source).batches(self.batch_size, self.steps, rng.fork(seed, "batches")))
+
+        def loss(step: int) -> Tensor:
             if step % STRETCHES == 0:
                 on_progress(step / self.steps, f"step {step} of {self.steps}")
+            rows, conditions = next(batches)
+            x, codes = rows[:, :columns], rows[:, columns:]
+            nll, cost = self._terms(x, conditions, codes, torch.randn(codes.shape, generator=noise))
+            losses.append(torch.stack([nll.detach().mean(), cost.detach().mean()]))
+            return (nll + cost).mean()
+
+        train(adam(trained, loss, self.learning_rate, cosine=self.steps), self.steps)
         terms = torch.stack(losses).cpu().double()
         if not bool(terms.isfinite().all()):
             first = int((~terms.isfinite().all(1)).nonzero()[0])

@@ -32,10 +32,10 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import option
+from vestige.nets.training import systematic
 from vestige.ratios.base import Ratio
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.stack.features import mixture_standardiser
-from vestige.ratios.stack.nets import systematic
 from vestige.ratios.standardise import Standardiser
 
 # Estimators whose kernel centres are rows of their q.

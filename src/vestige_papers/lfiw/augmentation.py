@@ -27,6 +27,7 @@ from torch.nn import functional
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.plain import plain
+from vestige.nets import training
 from vestige.ratios import weights
 from vestige.ratios.calibration import held_out_figures
 from vestige.ratios.weights import Augmented
@@ -113,14 +114,14 @@ def training_sets(
 
 def train(net: nn.Module, rows: Augmented, *, batch: int, steps: int, lr: float, seed: int) -> nn.Module:
     """Adam on `steps` batches of `batch` rows a side, its rate falling along a cosine; ends in testing mode."""
-    optimizer = torch.optim.Adam(net.train().parameters(), lr=lr, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for batched in rows.batches(batch, steps, seed=seed):
+    batches = iter(rows.batches(batch, steps, seed=seed))
+
+    def loss(_: int) -> Tensor:
+        batched = next(batches)
         losses = functional.cross_entropy(net(batched.x), batched.y, reduction="none")
-        optimizer.zero_grad()
-        weights.weighted_loss(losses, batched.weights).backward()
-        optimizer.step()
-        schedule.step()
+        return weights.weighted_loss(losses, batched.weights)
+
+    training.train(training.adam(net.train().parameters(), loss, lr, cosine=steps), steps)
     return net.eval()
 
 

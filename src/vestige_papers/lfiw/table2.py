@@ -47,6 +47,7 @@ from vestige.continual.record import Record
 from vestige.core import checks, rng
 from vestige.core.checks import refuse
 from vestige.generators.pictures import pack
+from vestige.nets import training
 from vestige.nets.classifier import Classifier
 from vestige.nets.convolutional import image_shape
 from vestige.ratios.calibration import Affine, platt
@@ -188,26 +189,28 @@ def fit_critic(
     """
     net = FewShot((setting.side,) * 2, 1, seed=seed, filters=setting.filters, blocks=setting.blocks)
     steps = max(len(real) // setting.batch, 1)
-    optimizer = torch.optim.Adam(net.parameters(), lr=setting.lr, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps * setting.judge_epochs)
-    noise, best, log_losses = rng.fork(seed, "batches"), net, list[float]()
+    total = steps * setting.judge_epochs
+    noise, best, log_losses = rng.fork(seed, "batches"), [net], list[float]()
     target = torch.cat([torch.ones(setting.batch), torch.zeros(setting.batch)])
-    for _ in range(setting.judge_epochs):
-        net.train()
-        for _ in range(steps):
-            places = [torch.randint(len(side), (setting.batch,), generator=noise) for side in (real, made)]
-            found = net(torch.cat([real[places[0]], made[places[1]]])).squeeze(1)
-            optimizer.zero_grad()
-            functional.binary_cross_entropy_with_logits(found, target).backward()
-            optimizer.step()
-            schedule.step()
+
+    def loss(_: int) -> Tensor:
+        places = [torch.randint(len(side), (setting.batch,), generator=noise) for side in (real, made)]
+        found = net(torch.cat([real[places[0]], made[places[1]]])).squeeze(1)
+        return functional.binary_cross_entropy_with_logits(found, target)
+
+    def end_epoch(_: int) -> bool:
         net.eval()
         p, q = (logits(net, side[::2]) for side in held)
         log_losses.append(float(functional.softplus(-p).mean() + functional.softplus(q).mean()) / 2)
         if log_losses[-1] == min(log_losses):
-            best = copy.deepcopy(net)
-    p, q = (logits(best, side[1::2]) for side in held)
-    return CalibratedCritic(best, platt(p, q, torch.ones_like(p), torch.ones_like(q)), log_losses)
+            best.append(copy.deepcopy(net))
+        net.train()
+        return True
+
+    descend = training.adam(net.train().parameters(), loss, setting.lr, cosine=total)
+    training.train(descend, total, check_every=steps, check=end_epoch)
+    p, q = (logits(best[-1], side[1::2]) for side in held)
+    return CalibratedCritic(best[-1], platt(p, q, torch.ones_like(p), torch.ones_like(q)), log_losses)
 
 
 def measure(setting: OmniglotSetting, seed: int, on_progress: OnProgress) -> tuple[dict[str, Tensor], dict[str, Any]]:

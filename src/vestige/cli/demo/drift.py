@@ -30,6 +30,7 @@ from vestige.core.errors import VestigeWarning
 from vestige.data import DataSet
 from vestige.features import PCA
 from vestige.monitor import Monitor
+from vestige.nets.training import adam, train
 from vestige.nets.vae import VAENet, gaussian_kl, gaussian_nll
 
 
@@ -66,18 +67,16 @@ class DigitGenerator:
 
     def _train(self, x: Float[Tensor, "n d"], digits: Int64[Tensor, " n"], generator: torch.Generator) -> None:
         c = self.config
-        optimizer = torch.optim.Adam([*self.net.parameters(), self.prior_mean], lr=c.learning_rate, fused=True)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, c.steps)
-        for _ in range(c.steps):
+
+        def loss(_: int) -> Tensor:
             rows = torch.randint(len(x), (c.batch_size,), generator=generator)
             noise = torch.randn(c.batch_size, c.codes, generator=generator)
             decoded, mean, log_var = self.net(x[rows], noise)
             prior = self.prior_mean[digits[rows]]
             divergence = gaussian_kl(mean, log_var, prior, torch.zeros_like(prior))
-            optimizer.zero_grad()
-            (gaussian_nll(x[rows], decoded, c.variance) + divergence).mean().backward()  # the negative ELBO
-            optimizer.step()
-            schedule.step()
+            return (gaussian_nll(x[rows], decoded, c.variance) + divergence).mean()  # the negative ELBO
+
+        train(adam([*self.net.parameters(), self.prior_mean], loss, c.learning_rate, cosine=c.steps), c.steps)
 
     @torch.no_grad()
     def sample(self, n: int, digit: int, *, seed: int, noise: bool = True) -> Float[Tensor, "n d"]:

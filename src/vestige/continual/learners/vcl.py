@@ -32,6 +32,7 @@ from vestige.core.checks import option
 from vestige.data.task import Task, TaskInfo
 from vestige.nets import build_net
 from vestige.nets.bayesian import BAYES_NETS, BayesNet, weighted_layers
+from vestige.nets.training import adam, train
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,12 @@ def maximum_likelihood(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Weights and biases of a plain network of the same shape after `fit_steps` batches."""
     net = build_net(config.net, spec.input_shape, spec.n_outputs, hidden=config.hidden, seed=seed)
-    optimizer = torch.optim.Adam(net.parameters(), lr=config.learning_rate, fused=True)
-    for step in range(config.fit_steps):
+
+    def loss(step: int) -> Tensor:
         rows = torch.randint(len(y), (min(config.fit_batch_size, len(y)),), generator=rng.fork(seed, "fit", step))
-        optimizer.zero_grad()
-        outputs.loss(net(x[rows]), y[rows]).backward()
-        optimizer.step()
+        return outputs.loss(net(x[rows]), y[rows])
+
+    train(adam(net.parameters(), loss, config.learning_rate), config.fit_steps)
     layers = [layer.state_dict() for layer in weighted_layers(net)]
     return [layer["weight"] for layer in layers], [layer["bias"] for layer in layers]
 

@@ -36,6 +36,7 @@ from vestige.core import rng
 from vestige.core.checks import option
 from vestige.data.task import Task, TaskInfo
 from vestige.nets.bayesian import BayesNet
+from vestige.nets.training import adam, train
 
 
 @dataclass(frozen=True)
@@ -94,17 +95,17 @@ class VCLCoreset(VCL):
             net.advance()
         groups = self.groups(tasks)
         total = sum(int(rows.sum()) for rows, _ in groups)
-        optimizer = torch.optim.Adam(net.parameters(), lr=self.config.learning_rate, fused=True)
-        for step in range(self.config.coreset_steps):
-            optimizer.zero_grad()
+
+        def loss(step: int) -> Tensor:
             generator = rng.fork(self.seed, "coreset fit", len(self.competing_), tasks[0], len(tasks), step)
-            loss = net.kl() / total
+            value = net.kl() / total
             for rows, outputs in groups:
                 x, y = self.memory.x[rows], self.memory.y[rows]
                 part = expected_loss(net, outputs, x, y, self.config.train_samples, generator)
-                loss = loss + part * (len(y) / total)
-            loss.backward()
-            optimizer.step()
+                value = value + part * (len(y) / total)
+            return value
+
+        train(adam(net.parameters(), loss, self.config.learning_rate), self.config.coreset_steps)
         return net
 
     def groups(self, tasks: list[int]) -> list[tuple[Bool[Tensor, " m"], Outputs]]:

@@ -5,8 +5,10 @@ quadratic does worse). Adam with warm-up and cosine; the decay is decoupled (Los
 network's last layer alone (on every layer it kills the network while p and q are near, and a warm start never revives
 it); predictions come from an exponential moving average of the parameters. Each batch holds as many rows of p as of q,
 so the logit is log p/q. Sample weights become systematic draws, once an epoch: with equal weights every
-row comes up once, with unequal ones no batch is spent on rows that hardly count. The gradient is written out, which
-spares half of the time that autograd takes at this size.
+row comes up once, with unequal ones no batch is spent on rows that hardly count.
+
+It has a training loop of its own: the gradient is written out, for all folds and decays at once and into one vector
+with the parameters and their average, which spares half of the time that autograd takes at this size.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vestige.nets import BatchedMLP
+from vestige.nets.training import systematic
 
 ADAM_FIRST, ADAM_SECOND, ADAM_FLOOR = 0.9, 0.999, 1e-8
 
@@ -82,16 +85,6 @@ class JointNets:
         for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
             seen.append(torch.baddbmm(b, seen[-1], w).relu_())
         return [*seen, torch.baddbmm(self.biases[-1], seen[-1], self.weights[-1])]
-
-
-def systematic(weights: Float[Tensor, " n"], count: int, *, generator: torch.Generator) -> Int[Tensor, " count"]:
-    """`count` row numbers, row i the floor or the ceiling of count w_i / sum w times, in random order."""
-    cumulative = weights.cumsum(0)
-    start = torch.rand((), generator=generator, dtype=weights.dtype)
-    ticks = (torch.arange(count, dtype=weights.dtype) + start) * (cumulative[-1] / count)
-    last = int(weights.nonzero()[-1])  # rounding must not carry the last tick to a row of weight zero
-    rows = torch.searchsorted(cumulative, ticks, right=True).clamp_max(last)
-    return rows[torch.randperm(count, generator=generator)]
 
 
 def write_gradient(
