@@ -11,7 +11,7 @@ r(s, a, s') is learned from the logs with networks of the same kind, and its mea
 environments never do, and where logs hold terminal states `evaluate` says so. Simulated states are kept within the
 range of the logs widened by `MARGIN` times its width on either side; the share of states cut there is reported.
 
-Gaussian regression by an ensemble trained as one batched network: y | x ~ N(mean_k(x), diag sd_k(x)^2).
+**Gaussian regression** by an ensemble trained as one batched network: y | x ~ N(mean_k(x), diag sd_k(x)^2).
 
 Each member leaves a fold of the rows of its own aside and stops where the likelihood of that fold is best, so that for
 every row there is a member that has not learnt from it. Members differ in their fold, their start and the order of

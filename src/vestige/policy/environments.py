@@ -11,7 +11,7 @@ same to within 5 % (the simulator is nearly all of it), and begin a new episode 
 Observations and actions must be one box of numbers each, and actions bounded: a finite set of actions is refused in a
 sentence. gymnasium, MuJoCo and stable-baselines3 are the extra `policy`; nothing here is imported before it is used.
 
-Reward functions r(s, a, s') of known environments: LFIW section 3.3 assumes "a known reward function".
+**Reward functions** r(s, a, s') of known environments (`REWARDS`): LFIW section 3.3 assumes "a known reward function".
 
     Pendulum           exact
     HumanoidStandup    exact: the height, the controls and the forces of contact are all in s' and a
@@ -247,8 +247,3 @@ REWARDS: dict[str, KnownReward] = {
         KnownReward("Swimmer-v5", forward_speed(3, 1e-4), (8, 2)),
     )
 }
-
-
-def known_reward(name: str) -> KnownReward | None:
-    """The reward function of the environment called `name`, or None."""
-    return REWARDS.get(name)

@@ -1,18 +1,17 @@
 """Estimates of the value: from simulated trajectories with their weights, and from the logs without a model.
 
-How often each trajectory, episode or classifier is drawn in each of many resamples; row 0 draws all of them once.
+Counts say how often each trajectory, episode or classifier is drawn in each of many resamples; row 0 draws all once.
 
-The value of a policy from simulated trajectories whose bias is corrected by weights (LFIW Eqs. 10, 11 and 6).
-
-A trajectory's log weight is the sum of its transitions' log-ratios over the first H steps; H = 0 is the plain model,
-H = T all of Eq. 11. Weights are self-normalised (Eq. 6), for each classifier by itself, and the values averaged over
-classifiers, as in the paper. Products of a hundred ratios leave one trajectory with all the weight; `tempered` flattens
-them (Eq. 7) by the largest exponent that keeps a share of the trajectories effective, which is no part of the paper.
+**From simulated trajectories**, whose bias is corrected by weights (LFIW Eqs. 10, 11 and 6). A trajectory's log weight
+is the sum of its transitions' log-ratios over the first H steps; H = 0 is the plain model, H = T all of Eq. 11. Weights
+are self-normalised (Eq. 6), for each classifier by itself, and the values averaged over classifiers, as in the paper.
+Products of a hundred ratios leave one trajectory with all the weight; `tempered` flattens them (Eq. 7) by the largest
+exponent that keeps a share of the trajectories effective, which is no part of the paper.
 
 `shuffled` is the control: the same weights, handed out at random. It shows what weights that know nothing do.
 Intervals are percentiles of a bootstrap over members, trajectories and classifiers, exponents as they were found.
 
-Values from logged episodes alone: the mean return, importance sampling, and doubly robust estimates.
+**From logged episodes alone**: the mean return, importance sampling, and doubly robust estimates.
 
 rho_t = prod over t' <= t of pi_e(a|s) / pi_b(a|s). All weighted, that is normalised over episodes at each step t, w_t:
 
@@ -22,7 +21,7 @@ rho_t = prod over t' <= t of pi_e(a|s) / pi_b(a|s). All weighted, that is normal
 where w_{-1} = 1/n. The first is the second with Q = V = 0. An episode that has ended keeps its weight and earns
 nothing.
 
-Fitted-Q evaluation with linear features and a finite horizon (Le, Voloshin and Yue 2019), from logs alone.
+**Fitted-Q evaluation** with linear features and a finite horizon (Le, Voloshin and Yue 2019), from logs alone.
 
     Q_h(s, a) = E[r + discount V_{h-1}(s')],   V_h(s) = E_{a ~ pi} Q_h(s, a),   V_0 = 0,
 
@@ -30,10 +29,10 @@ each Q_h a least-squares fit on phi = [1, x, x_i x_j] of standardised x = (s, a)
 for all products, or products too many). For linear dynamics with quadratic rewards that is exact. The regressions
 share one Gram matrix, so that h -> h + 1 is a product with one matrix: theta_{h+1} = b + discount A theta_h.
 
-The expectation over a is a mean over `draws` actions. A terminal s' is worth nothing. The interval resamples blocks of
-episodes, whose moments are summed once. Where the recursion runs away, beyond what the largest logged reward could
-earn over the horizon, there is no value; `lost` is the share of resamples in which it does, which an interval of the
-others would leave out.
+The expectation over a is a mean over `ACTION_DRAWS` actions. A terminal s' is worth nothing. The interval resamples
+blocks of episodes, whose moments are summed once. Where the recursion runs away, beyond what the largest logged reward
+could earn over the horizon, there is no value; `lost` is the share of resamples in which it does, which an interval of
+the others would leave out.
 """
 
 from __future__ import annotations
@@ -197,6 +196,10 @@ def doubly_robust(
     return value
 
 
+ACTION_DRAWS = 16  # actions over which an expectation is a mean
+BLOCKS = 20  # of episodes, which are resampled
+FITTED_RESAMPLES = 100
+FITTED_RIDGE = 1e-6  # of the mean of the Gram matrix's diagonal
 ROWS_A_PRODUCT = 100  # rows that each product x_i x_j asks for
 MOST_COLUMNS = 1000  # beyond so many the products are left out
 
@@ -212,7 +215,6 @@ class FittedQ:
     resampled: Float64[Tensor, " b"]  # those that did not run away
     lost: float  # the share of resamples that did
     policy: Policy
-    draws: int
 
     def q(self, s: Tensor, a: Tensor, left: Tensor) -> Float64[Tensor, " n"]:
         """Q(s, a) with `left` steps to go, row by row."""
@@ -220,7 +222,7 @@ class FittedQ:
 
     def v(self, s: Tensor, left: Tensor, *, generator: torch.Generator) -> Float64[Tensor, " n"]:
         """V(s) with `left` steps to go, row by row."""
-        phi = _expected(self.standardise, self.form, s, self.policy, self.draws, generator)
+        phi = _expected(self.standardise, self.form, s, self.policy, generator)
         return (phi * self.theta[left]).sum(1)
 
 
@@ -229,13 +231,13 @@ def _features(standardise: Standardiser, form: str, s: Tensor, a: Tensor) -> Flo
 
 
 def _expected(
-    standardise: Standardiser, form: str, s: Tensor, policy: Policy, draws: int, generator: torch.Generator
+    standardise: Standardiser, form: str, s: Tensor, policy: Policy, generator: torch.Generator
 ) -> Float64[Tensor, "n f"]:
     """Features averaged over the policy's actions."""
     total = _features(standardise, form, s, policy.act(s, generator=generator))
-    for _ in range(draws - 1):
+    for _ in range(ACTION_DRAWS - 1):
         total += _features(standardise, form, s, policy.act(s, generator=generator))
-    return total / draws
+    return total / ACTION_DRAWS
 
 
 def fitted_q(
@@ -245,10 +247,6 @@ def fitted_q(
     discount: float = 1.0,
     *,
     generator: torch.Generator,
-    ridge: float = 1e-6,
-    draws: int = 16,
-    blocks: int = 20,
-    resamples: int = 100,
 ) -> FittedQ:
     """Q of `policy` for every number of steps to go, and its value from the logs' first states."""
     x = torch.cat([logs.observations.double(), logs.actions.double()], 1)
@@ -257,36 +255,36 @@ def fitted_q(
     full = products <= min(len(x) / ROWS_A_PRODUCT, MOST_COLUMNS)
     form = "full" if full else "diagonal"
     episodes = len(logs.lengths)
-    blocks = min(blocks, episodes)
+    blocks = min(BLOCKS, episodes)
     block_of = torch.arange(episodes) * blocks // episodes
     sums = []
     for block in range(blocks):
         inside = block_of == block
         rows = inside[logs.episodes]
         phi = _features(standardise, form, logs.observations[rows], logs.actions[rows])
-        after = _expected(standardise, form, logs.next_observations[rows], policy, draws, generator)
+        after = _expected(standardise, form, logs.next_observations[rows], policy, generator)
         if logs.terminated is not None:
             after[logs.terminated[rows]] = 0.0
-        first = _expected(standardise, form, logs.initial[inside], policy, draws, generator).sum(0)
+        first = _expected(standardise, form, logs.initial[inside], policy, generator).sum(0)
         sums.append((phi.mT @ phi, phi.mT @ after, phi.mT @ logs.rewards[rows], first, inside.sum().double()))
     moments = [torch.stack(part) for part in zip(*sums, strict=True)]
     # As much as the largest logged reward at every step, tenfold for noise.
     most = 10 * float(logs.rewards.abs().max()) * sum(discount**t for t in range(horizon))
-    counts = episode_counts(blocks, resamples, generator)
-    theta, value = _solve(moments, counts[0], horizon, discount, ridge)
-    drawn = torch.stack([_solve(moments, row, horizon, discount, ridge)[1] for row in counts[1:]])
+    counts = episode_counts(blocks, FITTED_RESAMPLES, generator)
+    theta, value = _solve(moments, counts[0], horizon, discount)
+    drawn = torch.stack([_solve(moments, row, horizon, discount)[1] for row in counts[1:]])
     found = float(value) if float(value.abs()) <= most else math.nan
     kept = drawn[drawn.abs() <= most]
-    return FittedQ(standardise, form, theta, found, kept, 1 - len(kept) / resamples, policy, draws)
+    return FittedQ(standardise, form, theta, found, kept, 1 - len(kept) / FITTED_RESAMPLES, policy)
 
 
 def _solve(
-    moments: list[Tensor], counts: Float64[Tensor, " j"], horizon: int, discount: float, ridge: float
+    moments: list[Tensor], counts: Float64[Tensor, " j"], horizon: int, discount: float
 ) -> tuple[Float[Tensor, "h_1 f"], Float64[Tensor, ""]]:
     """theta_h for all h and the value, with each block counted as often as `counts` says."""
     gram, carried, reward, first, episodes = (torch.tensordot(counts, part, dims=1) for part in moments)
     eye = torch.eye(len(gram), dtype=torch.float64)
-    factor = torch.linalg.cholesky(gram + ridge * gram.diagonal().mean() * eye)
+    factor = torch.linalg.cholesky(gram + FITTED_RIDGE * gram.diagonal().mean() * eye)
     solved = torch.cholesky_solve(torch.cat([carried, reward[:, None]], 1), factor)
     a, b = solved[:, :-1], solved[:, -1]
     theta = [torch.zeros_like(b)]

@@ -13,12 +13,10 @@
 All are over the first `horizon` steps. Intervals are at 95 % and say how far resampling moves an estimate; a bias that
 members, classifiers or features share is not in them. What speaks against a number stands in `warnings`.
 
-What speaks against an evaluation, in words: limits are fields of `Limits`, and each sentence names its number.
-
-Does the evaluated policy go where the logs have been? The share of simulated steps that lie beyond them.
-
-Beyond is further from the mean of the logs' (s, a), in their covariance (Mahalanobis), than `level` of the logs' own
-rows. A share near 1 - level says that first and second moments cover the policy; it does not see holes in between.
+`judge` says it in words: limits are fields of `Limits`, and each sentence names its number. `coverage` asks whether the
+policy goes where the logs have been: the share of simulated steps that lie beyond them. Beyond is further from the mean
+of the logs' (s, a), in their covariance (Mahalanobis), than `LEVEL` of the logs' own rows. A share near 1 - LEVEL says
+that first and second moments cover the policy; it does not see holes in between.
 """
 
 from __future__ import annotations
@@ -81,14 +79,13 @@ def judge(
     horizon: int,
     lost: float = 0.0,
     reward_gap: tuple[float, float] = (0.0, 0.0),
-    limits: Limits | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """The verdict, and what it rests on; `estimates` are (value, low, high) by name.
 
     `whole` episodes have `horizon` steps or ended before; `lost` is the share of fitted Q's resamples that ran away;
     `reward_gap` is (root mean square, mean) of the known reward less the logged one, in deviations of the latter.
     """
-    limits = limits or Limits()
+    limits = Limits()
     bad: list[str] = []
     care: list[str] = []
     if outside > limits.outside:
@@ -137,6 +134,7 @@ def judge(
 
 # Added to the covariance of standardised (s, a): a direction without any spread in the logs is beyond them at once.
 RIDGE = 1e-4
+LEVEL = 0.99
 
 
 @dataclass(frozen=True)
@@ -148,22 +146,22 @@ class Coverage:
     own: float
 
 
-def coverage(logs: Logs, trajectories: Trajectories, *, level: float = 0.99, ridge: float = RIDGE) -> Coverage:
+def coverage(logs: Logs, trajectories: Trajectories) -> Coverage:
     """How much of the simulated trajectories lies beyond the logs."""
     seen = torch.cat([logs.observations.double(), logs.actions.double()], 1)
     standardise = Standardiser.of(seen)
     covariance = Moments.of(standardise(seen)).covariance()
-    factor = torch.linalg.cholesky(covariance + ridge * torch.eye(len(covariance), dtype=torch.float64))
+    factor = torch.linalg.cholesky(covariance + RIDGE * torch.eye(len(covariance), dtype=torch.float64))
 
     def distance(x: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(factor, standardise(x).mT, upper=False).square().sum(0)
 
-    limit = torch.sort(distance(seen)).values[min(int(level * len(seen)), len(seen) - 1)]
+    limit = torch.sort(distance(seen)).values[min(int(LEVEL * len(seen)), len(seen) - 1)]
     n, h, _ = trajectories.actions.shape
     states = trajectories.observations[:, :-1].double()
     steps = torch.cat([states, trajectories.actions.double()], 2).flatten(0, 1)
     beyond = (distance(steps) > limit).double().reshape(n, h)
-    return Coverage(float(beyond.mean()), beyond.mean(0), 1 - level)
+    return Coverage(float(beyond.mean()), beyond.mean(0), 1 - LEVEL)
 
 
 OWNER = "policy.evaluate"

@@ -8,7 +8,7 @@ policies are exact on actions as they were carried out.
 
 Anything else with `act` and `log_prob` is a `Policy` too.
 
-Bounds of the action space: that of logs, of a policy, of an environment, and whether they are one space.
+**Bounds of the action space**: that of logs, of a policy, of an environment, and whether they are one space.
 
 A policy that draws beyond a space from which actions were cut has another law than the one that would run there, and
 its `log_prob` is no mass at the bounds: every estimate would be of a policy that does not exist.

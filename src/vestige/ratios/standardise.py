@@ -42,12 +42,3 @@ class Standardiser:
         """The standardised features."""
         z = (x - self.shift) / self.scale
         return z if self.clip is None else z.clamp(-self.clip, self.clip)
-
-    def state(self) -> dict[str, Tensor]:
-        """The two vectors, for `Ratio._state`."""
-        return {"shift": self.shift, "scale": self.scale}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Tensor], clip: float | None = None) -> Standardiser:
-        """The inverse of `state`."""
-        return cls(state["shift"], state["scale"], clip)

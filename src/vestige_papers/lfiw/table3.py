@@ -50,7 +50,7 @@ from vestige.continual.record import Record
 from vestige.core import checks, rng
 from vestige.policy.collect import Truth, collect, truth_of
 from vestige.policy.dynamics import Settings
-from vestige.policy.environments import known_reward
+from vestige.policy.environments import REWARDS
 from vestige.policy.evaluation import Evaluation, evaluate
 from vestige.policy.training import PPO, train
 from vestige.runner import (
@@ -168,14 +168,14 @@ class PolicyValue(Experiment[PolicyValueConfig]):
             classifiers=config.classifiers,
             ess=config.ess,
             cut=config.cut,
-            reward=known_reward(name),
+            reward=REWARDS.get(name),
             settings=Settings(hidden=config.hidden, steps=config.steps, batch_size=config.batch),
             sees=config.sees,
             seed=seed,
             on_progress=lambda share, what: on_progress(COLLECTED + (1 - COLLECTED) * share, f"{name}: {what}"),
         )
         truth = truth_of(own, config.horizon)
-        details = details_of(found) | {"reward": "known" if known_reward(name) else "learned"}
+        details = details_of(found) | {"reward": "known" if name in REWARDS else "learned"}
         details["cpu_seconds"] = {"policies": trained - begun, "the rest": time.process_time() - trained}
         return self.record(config, seed, values=values_of(truth, found), details=details)
 
