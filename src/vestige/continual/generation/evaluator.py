@@ -42,24 +42,24 @@ def variety(drawn: Mapping[int, float], real: Mapping[int, float]) -> float:
 class Evaluator:
     """Test data of every task in the classifier's features, and the `traces` of its classes."""
 
-    judge: ClassifierFeatures
+    classifier: ClassifierFeatures
     tests: Sequence[Float[Tensor, "_ f"]]
     traces: Sequence[Mapping[int, float]]
 
     @classmethod
-    def of(cls, judge: ClassifierFeatures, tests: Sequence[TestSet]) -> Evaluator:
+    def of(cls, classifier: ClassifierFeatures, tests: Sequence[TestSet]) -> Evaluator:
         """An evaluator for these test sets."""
-        codes = [judge.codes(test.x.flatten(1)) for test in tests]
-        right = [judge.called(own) == test.y for own, test in zip(codes, tests, strict=True)]
+        codes = [classifier.codes(test.x.flatten(1)) for test in tests]
+        right = [classifier.called(own) == test.y for own, test in zip(codes, tests, strict=True)]
         varied = [traces(own[i], test.y[i]) for own, i, test in zip(codes, right, tests, strict=True)]
-        return cls(judge, [own.double() for own in codes], varied)
+        return cls(classifier, [own.double() for own in codes], varied)
 
     def compare(
         self, task: int, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]
     ) -> tuple[dict[str, float], Float[Tensor, "n f"]]:
         """What `HELD_OUT` names of samples of one task, asked for as `y`; and their features."""
-        codes = self.judge.codes(x.flatten(1))
-        right = self.judge.called(codes) == y
+        codes = self.classifier.codes(x.flatten(1))
+        right = self.classifier.called(codes) == y
         varied = variety(traces(codes[right], y[right]), self.traces[task])
         said = {"labels": float(right.double().mean()), "variety": varied}
         return self._far([self.tests[task]], [codes.double()]) | said, codes.double()

@@ -1,15 +1,16 @@
-"""The only loop over tasks for generators: `run(stream, generator, judge) -> Record`.
+"""The only loop over tasks for generators: `run(stream, generator, classifier) -> Record`.
 
 At each step the generator learns the data of a new task, which the stream then withdraws, and its samples of every task
-so far are judged twice: by an evaluator who holds test data (`evaluator`), and by a witness who holds none (`witness`).
+so far are evaluated twice: by an evaluator that holds test data (`evaluator`), and by a chain of ratios on features
+that holds none (`feature_chain`).
 
 `matrices[name][t, j]`: task j after t; NaN before j was learnt, and for a divergence that the chain refused. What a
 perfect generator would get stands in values["fid.real"] and so on: real training rows, as many, in place of samples.
-Conditions of the generator, and classes of the judge, are the outputs of the stream; a task has equal shares of its
-own. A stream of fewer classes than the judge knows must have them in the judge's order.
+Conditions of the generator, and classes of the classifier, are the outputs of the stream; a task has equal shares of
+its own. A stream of fewer classes than the classifier knows must have them in its order.
 
-A generator that diverges ends the run there, and a witness whose features or ratio diverge says no more; the Record
-tells, and what was not reached is NaN.
+A generator that diverges ends the run there, and a chain whose features or ratio diverge says no more; the Record
+says so, and what was not reached is NaN.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from torch import Tensor
 from vestige.chains import Chain, TaskReport
 from vestige.continual import versions
 from vestige.continual.generation.evaluator import HELD_OUT, Evaluator
-from vestige.continual.generation.witness import FeatureChain
+from vestige.continual.generation.feature_chain import FeatureChain
 from vestige.continual.record import Record, identity
 from vestige.core import checks, rng
 from vestige.core.errors import NotEstimable, VestigeError, VestigeWarning
@@ -39,11 +40,11 @@ from vestige.generators.source import Progress
 
 DIVERGENCES = ("kl", "reverse_kl", "js", "hellinger2")
 VERSION = 1  # raised when the results of the loop change: a part of the ids of its Records
-TRAINING = 0.6  # of a step, for the progress that is told
+TRAINING = 0.6  # of a step, for the progress that is reported
 
 
 @dataclass(frozen=True)
-class Found:
+class RunMeasures:
     """What a run has measured so far."""
 
     matrices: dict[str, Float64[Tensor, "t t"]]
@@ -53,15 +54,15 @@ class Found:
     details: dict[str, Any]
 
     @classmethod
-    def nothing(cls, tasks: int, names: Sequence[str]) -> Found:
+    def nothing(cls, tasks: int, names: Sequence[str]) -> RunMeasures:
         """NaN everywhere."""
         empty = torch.full((tasks,), torch.nan, dtype=torch.float64)
         matrices = {name: empty.repeat(tasks, 1) for name in (*HELD_OUT, *names)}
         kinds = [f"{name}.real" for name in HELD_OUT] + ["fid.pooled", "kid.pooled"]
         seconds: dict[str, list[float]] = {"train": [], "train_cpu": [], "eval": []}
-        details: dict[str, Any] = {"verdicts": {}, "collapsed": [], "diverged": "", "witness": "", "pictures": []}
+        details: dict[str, Any] = {"verdicts": {}, "collapsed": [], "diverged": "", "chain": "", "pictures": []}
         values = {kind: empty.clone() for kind in kinds}
-        return cls(matrices, values, seconds, {"generator": [], "stand-ins": []}, details)
+        return cls(matrices, values, seconds, {"generator": [], "anchor samples": []}, details)
 
     def held_out(
         self,
@@ -83,7 +84,7 @@ class Found:
                 self.values[f"{name}.{kind}"][t] = value
 
     def data_free(self, t: int, reports: Mapping[int, TaskReport]) -> None:
-        """Row t of what the witness says, and its worst verdict on each task in a word."""
+        """Row t of what the chain says, and its worst verdict on each task in a word."""
         for j, own in reports.items():
             for name, estimate in own.estimates.items():
                 self.matrices[name][t, j] = estimate.value
@@ -99,7 +100,7 @@ def spread_over(outputs: Sequence[int], n: int) -> Int64[Tensor, " n"]:
 def run(
     stream: Stream,
     generator: Generator,
-    judge: ClassifierFeatures,
+    classifier: ClassifierFeatures,
     *,
     features: FeatureMap | None = None,
     chain: Mapping[str, Any] | None = None,
@@ -108,34 +109,34 @@ def run(
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> Record:
-    """Train a copy of `generator` on `stream`, and judge it on every task so far after each.
+    """Train a copy of `generator` on `stream`, and evaluate it on every task so far after each.
 
-    `judge` is fitted already; `features` (default: a small `CVAE`) and a chain with the options `chain` begin here. At
-    each step `samples` of each task are judged, and at most as many real rows of the new one; `pictures` of each task
-    are kept in the details.
+    `classifier` is fitted already; `features` (default: a small `CVAE`) and a chain with the options `chain` begin
+    here. At each step `samples` of each task are evaluated, and at most as many real rows of the new one; `pictures` of
+    each task are kept in the details.
     """
     owner = "generation.run"
     samples = checks.whole(samples, "samples", owner, low=100)
     pictures = checks.whole(pictures, "pictures", owner, low=0, high=samples)
-    if judge.shape != stream.input_shape:
-        checks.refuse("judge", owner, f"fitted to samples of shape {stream.input_shape}", judge.shape)
+    if classifier.shape != stream.input_shape:
+        checks.refuse("classifier", owner, f"fitted to samples of shape {stream.input_shape}", classifier.shape)
     if generator.conditions < stream.n_outputs:
         checks.refuse("generator", owner, f"of at least {stream.n_outputs} conditions", generator.conditions)
     generator, on_progress = generator.copy(), on_progress or (lambda share, words: None)
     small = CVAE(dims=16, encoder=(128,), decoder=(128,), noise=0.02, epochs=5)
     options = {"preset": "fast", "names": DIVERGENCES} | dict(chain or {})
-    witness = FeatureChain((small if features is None else features).copy(), Chain(**options))
+    without_data = FeatureChain((small if features is None else features).copy(), Chain(**options))
     config = {
         "stream": stream.config,
         "generator": generator.config(),
-        "judge": judge.config(),
-        "features": witness.seen.config(),
+        "judge": classifier.config(),  # a name in the ids of Records
+        "features": without_data.seen.config(),
         "chain": options | {"names": list(options["names"])},
         "samples": samples,
     }
     ran = identity(type(generator), generator.state_dict().items())
-    evaluator, tasks = Evaluator.of(judge, stream.test_sets()), len(stream)
-    found = Found.nothing(tasks, options["names"])
+    evaluator, tasks = Evaluator.of(classifier, stream.test_sets()), len(stream)
+    measured = RunMeasures.nothing(tasks, options["names"])
     for t, task in enumerate(stream):
         said = f"task {t + 1} of {tasks}"
 
@@ -148,32 +149,32 @@ def run(
             try:
                 generator.fit(task.x, task.y, seed=rng.child_seed(seed, "fit", t), on_progress=training)
             except NotEstimable as error:
-                found.details["diverged"] = f"{said}: {error}"
+                measured.details["diverged"] = f"{said}: {error}"
                 break
-            found.seconds["train"].append(time.perf_counter() - wall)
-            found.seconds["train_cpu"].append(time.process_time() - cpu)
-            on_progress((t + TRAINING) / tasks, f"{said}: judged")
+            measured.seconds["train"].append(time.perf_counter() - wall)
+            measured.seconds["train_cpu"].append(time.process_time() - cpu)
+            on_progress((t + TRAINING) / tasks, f"{said}: evaluated")
             wall = time.perf_counter()
             asked = {j: spread_over(stream.info(j).outputs, samples) for j in range(t + 1)}
             drawn = {j: generator.sample_each(y, seed=rng.child_seed(seed, "sample", t, j)) for j, y in asked.items()}
             few = torch.randperm(len(task.x), generator=rng.fork(seed, "real", t))[:samples]
-            found.held_out(t, evaluator, drawn, asked, (task.x[few], task.y[few]))
-            if not found.details["witness"]:
-                flat = {j: x.flatten(1) for j, x in drawn.items()}
+            measured.held_out(t, evaluator, drawn, asked, (task.x[few], task.y[few]))
+            if not measured.details["chain"]:
+                flat, own_seed = {j: x.flatten(1) for j, x in drawn.items()}, rng.child_seed(seed, "witness", t)
                 try:
-                    found.data_free(
-                        t, witness.step(t, task.x[few].flatten(1), flat, rng.child_seed(seed, "witness", t))
-                    )
+                    measured.data_free(t, without_data.step(t, task.x[few].flatten(1), flat, own_seed))
                 except VestigeError as error:  # a ratio that runs off; the evaluator goes on
-                    found.details["witness"] = f"{said}: {error}"
-        found.seconds["eval"].append(time.perf_counter() - wall)
-        found.bytes["generator"].append(generator.bytes())
-        found.bytes["stand-ins"].append(witness.bytes())
-        found.details["collapsed"].append(generator.report_["collapsed"])
-        found.details["curves"] = generator.report_["curves"]
+                    measured.details["chain"] = f"{said}: {error}"
+        measured.seconds["eval"].append(time.perf_counter() - wall)
+        measured.bytes["generator"].append(generator.bytes())
+        measured.bytes["anchor samples"].append(without_data.bytes())
+        measured.details["collapsed"].append(generator.report_["collapsed"])
+        measured.details["curves"] = generator.report_["curves"]
         if pictures:
-            found.details["pictures"].append(pack(torch.cat([x[:pictures] for x in drawn.values()])))
+            measured.details["pictures"].append(pack(torch.cat([x[:pictures] for x in drawn.values()])))
     names = [stream.info(k).name for k in range(tasks)]
-    measures: dict[str, Any] = {"seconds": found.seconds, "bytes": found.bytes, "task_names": names}
+    measures: dict[str, Any] = {"seconds": measured.seconds, "bytes": measured.bytes, "task_names": names}
     ran["version"] = ran["version"] | {"generation": VERSION} | versions.named(config)
-    return Record(config, seed, matrices=found.matrices, values=found.values, details=found.details, **measures, **ran)
+    return Record(
+        config, seed, matrices=measured.matrices, values=measured.values, details=measured.details, **measures, **ran
+    )

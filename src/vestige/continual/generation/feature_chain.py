@@ -1,4 +1,4 @@
-"""The witness's view: f-divergences from data that is gone, by a chain on features that learn along.
+"""The view without data: f-divergences from data that is gone, by a chain on features that learn along.
 
 The features are CDRE's `cvae` (Eq. 15), or any other map. At each step they see the new task's data, for the only time,
 and generated samples of the others. Where the map changes under an anchored chain, the generated samples of each task's
@@ -30,7 +30,7 @@ class FeatureChain:
     def step(
         self, task: int, real: Float[Tensor, "n d"], drawn: Mapping[int, Tensor], seed: int
     ) -> dict[int, TaskReport]:
-        """Judge `drawn`, samples of every task so far, `task` being the new one; a report for each."""
+        """Compare `drawn`, samples of every task so far, `task` being the new one; a report for each."""
         recodes = not self.seen.consistent and self.chain.strategy.name == "anchored"
         if self.chain.steps:
             self.seen.update({task: real}, {j: x for j, x in drawn.items() if j != task}, seed=seed)

@@ -1,4 +1,4 @@
-"""The witness with a map that tells what it was shown: data once, generated samples ever after, nothing of the data."""
+"""The chain with a map that tells what it was shown: data once, generated samples ever after, nothing of the data."""
 
 import pytest
 import torch
@@ -33,14 +33,14 @@ def rows(task, seed):
     return 3.0 * task + torch.randn(N, 2, generator=torch.Generator().manual_seed(seed))
 
 
-def witness():
+def feature_chain():
     return FeatureChain(Told(), Chain(estimator="quadratic", folds=2, names=("js",), min_samples=100))
 
 
 @pytest.fixture
 def gone():
-    """A witness after two steps, and what there was: real rows by task, samples by step and task."""
-    seen, real = witness(), {j: rows(j, 10 + j) for j in (0, 1)}
+    """A chain after two steps, and what there was: real rows by task, samples by step and task."""
+    seen, real = feature_chain(), {j: rows(j, 10 + j) for j in (0, 1)}
     drawn = [{0: rows(0, 20)}, {0: rows(0, 21), 1: rows(1, 22)}]
     reports = [seen.step(t, real[t], drawn[t], seed=t) for t in (0, 1)]
     return seen, real, drawn, reports
@@ -81,7 +81,7 @@ def test_a_map_that_moves_is_no_drift_and_a_generator_that_does_is(gone):
 
 
 def test_a_map_that_stays_keeps_nothing():
-    seen = witness()
+    seen = feature_chain()
     seen.seen.consistent = True
     seen.step(0, rows(0, 10), {0: rows(0, 20)}, seed=0)
     assert seen.first == {}
