@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from vestige.chains import Chain, step_ratio
+from vestige.chains.keyframe import Keyframe
 from vestige.chains.step_ratio import bridged, fit_step
 from vestige.core.errors import InputError, UnknownName, VestigeWarning
 from vestige.ratios import Logistic, Stack
@@ -129,3 +130,13 @@ def test_a_jump_of_eighteen_nats_inside_a_chain():
     assert chain.report_.tasks[0].bridged
     laws = Gaussian.isotropic(0.0, 1.0, 10), Gaussian.isotropic(1.0, 0.6, 10)
     assert abs(chain.divergences(["kl"]).value[0] / gaussian_divergence("kl", *laws) - 1) < 0.08
+
+
+def test_a_key_that_moves_inherits_the_error_of_the_key_before_it():
+    strategy = Keyframe(estimator="quadratic", folds=2, threshold=0.005)
+    first, _ = strategy.arrive(normal(400, 0), normal(400, 1, 0.1), 0)
+    assert first.anchors.inherited == 1 / 400
+    second, found = strategy.advance(first, normal(400, 2, 0.5), 1)
+    assert found.moved
+    assert found.inherited == 1 / 400
+    assert second.anchors.inherited == pytest.approx(1 / 400 + 1 / first.anchors.ess)

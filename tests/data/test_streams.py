@@ -226,6 +226,8 @@ def test_a_quarter_turn_is_exact_and_a_full_turn_changes_nothing():
     assert sum(matches) == 1
     wide = torch.rand(1, 3, 6, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(Rotate(180.0)(wide), wide.flip(1, 2), atol=1e-5, rtol=0)
+    framed = torch.nn.functional.pad(x, (3, 3))  # pixels stay square where the image is not
+    torch.testing.assert_close(Rotate(90.0)(framed)[:, :, 3:-3], quarter, atol=1e-5, rtol=0)
 
 
 def test_two_tasks_have_outputs_of_their_own_and_one_shape():

@@ -49,6 +49,12 @@ def test_the_mean_of_both_speeds_is_nearer_than_either_and_its_sums_are_right(na
     assert torch.allclose(gap, -(0.1 if "Cheetah" in name else 1e-4) * a.square().sum(1))
 
 
+def test_a_gap_is_counted_in_deviations_and_its_mean_has_a_sign():
+    logs = logs_of("Pendulum-v1")
+    told = reward_gap(logs, lambda s, a, after: logs.rewards.float()[None] - 3)
+    assert told == pytest.approx((3 / float(logs.rewards.std()), -3 / float(logs.rewards.std())), rel=1e-5)
+
+
 def test_an_unknown_environment_has_none():
     assert REWARDS.get("Ant-v5") is None
     assert sorted(REWARDS) == ["HalfCheetah-v5", "HumanoidStandup-v5", "Pendulum-v1", "Swimmer-v5"]

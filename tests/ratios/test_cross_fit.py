@@ -37,6 +37,12 @@ def test_every_row_is_judged_by_the_fit_that_has_not_seen_it():
     assert BASE.width_ is None  # what was handed over stays unfitted
 
 
+def test_the_gap_is_scaled_as_the_values_are():
+    raw, found = (cross_fit(BASE, P, Q, W, None, calibrated=c, **OPTIONS) for c in (False, True))
+    assert abs(found.ratio.affine.slope - 1) > 0.01
+    assert abs(found.gap - found.ratio.affine.slope * raw.gap) < 1e-12
+
+
 def test_calibration_is_platts_on_the_held_out_values_and_is_stored():
     raw, found = (cross_fit(BASE, P, Q, W, None, calibrated=c, **OPTIONS) for c in (False, True))
     even = torch.full((150,), 1 / 150, dtype=torch.float64)
