@@ -49,6 +49,9 @@ def image_shape(input_shape: Sequence[int], owner: str) -> tuple[int, int, int]:
     return c, h, w
 
 
+CLASSIFIER_FILTERS = (32, 64)  # of Table4 and Conv
+
+
 class Table4(Classifier):
     """Four convolutions and a linear layer."""
 
@@ -60,8 +63,7 @@ class Table4(Classifier):
         n_outputs: int,
         *,
         seed: int,
-        filters: tuple[int, int] = (32, 64),
-        dropout: float = 0.5,
+        filters: tuple[int, int] = CLASSIFIER_FILTERS,
     ) -> None:
         channels, h, w = image_shape(input_shape, "Table4")
         with rng.guard(seed, "init"):
@@ -69,7 +71,7 @@ class Table4(Classifier):
             for i, width in enumerate(filters):
                 layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
                 layers += [nn.Conv2d(width, width, 3, padding=1), nn.ReLU()]
-                layers += [nn.MaxPool2d(2, ceil_mode=True), Dropout(dropout, seed=seed, name=i)]
+                layers += [nn.MaxPool2d(2, ceil_mode=True), Dropout(0.5, seed=seed, name=i)]
                 channels, h, w = width, -(-h // 2), -(-w // 2)
             body = nn.Sequential(*layers, nn.Flatten())
             super().__init__(body, nn.Linear(channels * h * w, n_outputs))
@@ -80,19 +82,11 @@ class Conv(Classifier):
 
     rows_at_once: ClassVar[int] = 256
 
-    def __init__(
-        self,
-        input_shape: Sequence[int],
-        hidden: Sequence[int],
-        n_outputs: int,
-        *,
-        seed: int,
-        filters: tuple[int, int] = (32, 64),
-    ) -> None:
+    def __init__(self, input_shape: Sequence[int], hidden: Sequence[int], n_outputs: int, *, seed: int) -> None:
         channels, h, w = image_shape(input_shape, "Conv")
         if min(h, w) < 6:
             refuse("input_shape", "Conv", "images of 6 x 6 pixels at least", tuple(input_shape))
-        first, second = filters
+        first, second = CLASSIFIER_FILTERS
         with rng.guard(seed, "init"):
             layers: list[nn.Module] = [Images(), nn.Conv2d(channels, first, 3), nn.ReLU()]
             layers += [nn.Conv2d(first, second, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]

@@ -24,18 +24,17 @@ GROUP = "vestige.experiments"
 
 
 class Experiments(UserDict[str, Experiment[Any]]):
-    """Name -> experiment, filled from the entry points of `group` when it is first looked at."""
+    """Name -> experiment, filled from the entry points of GROUP when it is first looked at."""
 
-    def __init__(self, group: str = GROUP) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._group = group
         self._found: dict[str, Experiment[Any]] | None = None
 
     @property
     def data(self) -> dict[str, Experiment[Any]]:
         """What is registered."""
         if self._found is None:
-            self._found = registered(self._group)
+            self._found = registered()
         return self._found
 
     @data.setter
@@ -43,11 +42,11 @@ class Experiments(UserDict[str, Experiment[Any]]):
         self._found = value or None
 
 
-def registered(group: str = GROUP) -> dict[str, Experiment[Any]]:
+def registered() -> dict[str, Experiment[Any]]:
     """Every experiment of every installed package, by name; two of one name are refused."""
     found: dict[str, Experiment[Any]] = {}
     home: dict[str, str] = {}
-    for entry in sorted(metadata.entry_points(group=group), key=lambda e: e.name):
+    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda e: e.name):
         value = entry.load()
         for name, experiment in _named(value, entry.value).items():
             if name in found and home[name] != entry.value:

@@ -25,7 +25,7 @@ from vestige.core.estimate import Estimate, rendered
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-MOST_DECIMALS = 12
+SIGNIFICANT, MOST_DECIMALS = 4, 12  # digits of the largest number; decimals at most
 PROSE = 60  # letters from which a cell is prose, that no column may squeeze to a word a line
 Cell: TypeAlias = "str | float | int | Estimate | None"
 
@@ -144,11 +144,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-def decimals(values: Iterable[float | None], significant: int = 4) -> int:
-    """How many decimals show `significant` digits of the largest of `values`: 4 for 0.98, 2 for 98.2."""
+def decimals(values: Iterable[float | None]) -> int:
+    """How many decimals show SIGNIFICANT digits of the largest of `values`: 4 for 0.98, 2 for 98.2."""
     sizes = [abs(v) for v in values if v is not None and math.isfinite(v) and v != 0]
     before_the_point = math.ceil(math.log10(max(sizes))) if sizes else 0
-    return min(max(significant - before_the_point, 0), MOST_DECIMALS)
+    return min(max(SIGNIFICANT - before_the_point, 0), MOST_DECIMALS)
 
 
 def cell(value: Cell, places: int = 4) -> str:

@@ -25,6 +25,7 @@ from vestige.nets import BatchedMLP
 from vestige.nets.training import systematic
 
 ADAM_FIRST, ADAM_SECOND, ADAM_FLOOR = 0.9, 0.999, 1e-8
+ROWS_AT_ONCE = 4096  # of a prediction
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,10 @@ class JointNets:
         """z as a view of phi = [1, z, products]."""
         return phi[:, :, 1 : 1 + self.weights[0].shape[1]]
 
-    def predict(self, phi: Float[Tensor, "n m"], *, chunk: int = 4096) -> Float[Tensor, "members n"]:
+    def predict(self, phi: Float[Tensor, "n m"]) -> Float[Tensor, "members n"]:
         """Logits of every member, in float64 so that a row's value does not depend on the rows beside it."""
         exact = JointNets(self.linear.double(), [w.double() for w in self.weights], [b.double() for b in self.biases])
-        wide = [part.expand(len(self.linear), -1, -1) for part in phi.double().split(chunk)]
+        wide = [part.expand(len(self.linear), -1, -1) for part in phi.double().split(ROWS_AT_ONCE)]
         return torch.cat([torch.bmm(part, exact.linear) + exact.layers(part)[-1] for part in wide], 1)[:, :, 0]
 
     def layers(self, phi: Float[Tensor, "members n m"]) -> list[Tensor]:
