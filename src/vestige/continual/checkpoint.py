@@ -12,6 +12,7 @@ False`, because its `state_dict` is not all that it is. Their runs begin anew.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import signal
 import threading
@@ -78,8 +79,10 @@ class Checkpoint:
     def __init__(self, folder: str | Path | None, learner: Learner, config: Mapping[str, Any], seed: int) -> None:
         folder = _folder.get() if folder is None else Path(folder)
         self.path: Path | None = None
-        source = _source(learner)
-        if folder is not None and source is not None and learner.resumable and not learner.oracle:
+        if folder is None or not learner.resumable or learner.oracle:
+            return
+        source = _source(type(learner))
+        if source is not None:
             # Another device goes on to other bits.
             where = torch.get_default_device().type
             parts = {"config": config, "seed": seed, "source": source, "device": where, "software": machine.software()}
@@ -112,10 +115,11 @@ class Checkpoint:
         return SoFar(fields["tasks"], parts["run"], fields["seconds"], fields["bytes"])
 
 
-def _source(learner: Learner) -> list[str] | None:
-    """The source of the learner's classes; None where Python does not have it."""
-    kinds = [kind for kind in type(learner).__mro__ if kind.__module__ not in ("abc", "builtins", "typing")]
+@functools.cache
+def _source(kind: type) -> list[str] | None:
+    """The source of a learner's classes; None where Python does not have it."""
+    kinds = [each for each in kind.__mro__ if each.__module__ not in ("abc", "builtins", "typing")]
     try:
-        return [inspect.getsource(kind) for kind in kinds]
+        return [inspect.getsource(each) for each in kinds]
     except (OSError, TypeError):
         return None

@@ -29,6 +29,7 @@ def machine_facts() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """The software that took part."""
     found = {"vestige": __version__, "python": platform.python_version()}
@@ -38,7 +39,7 @@ def versions() -> dict[str, str]:
 def software() -> dict[str, str]:
     """The versions, and the commit of a checkout: what a Record says it was made by."""
     found = commit()
-    return versions() if found is None else versions() | {"commit": found}
+    return versions() | ({} if found is None else {"commit": found})
 
 
 @functools.cache

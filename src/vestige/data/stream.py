@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -60,7 +61,7 @@ class Segment:
     output_of_class: Int64[Tensor, " c"]  # by class of the data set; -1 where the class does not belong
     transform: Callable[[Tensor], Tensor] | None = None
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[int, ...]:
         """Outputs used by this segment, ascending."""
         used = self.output_of_class[self.output_of_class >= 0]

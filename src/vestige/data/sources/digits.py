@@ -6,6 +6,8 @@ order of the file, is a test row.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from vestige.data.source import DataSource, Parts, split_every_nth
@@ -15,11 +17,18 @@ NAMES = tuple("0123456789")
 
 def read_installed() -> Parts:
     """The copy inside scikit-learn."""
+    images, labels = _rows()
+    x = np.rint(images.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    return split_every_nth(x, labels.astype(np.int64), 5, NAMES)
+
+
+@functools.cache
+def _rows() -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels as scikit-learn has them, which reads a text file each time it is asked."""
     from sklearn.datasets import load_digits  # imported late: it takes a second
 
     images, labels = load_digits(return_X_y=True)
-    x = np.rint(images.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
-    return split_every_nth(x, labels.astype(np.int64), 5, NAMES)
+    return images, labels
 
 
 DIGITS = DataSource(
