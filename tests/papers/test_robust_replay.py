@@ -139,7 +139,7 @@ def test_a_unit_reaches_its_learner_whole(row):
     c = learner.config
     assert isinstance(learner, methods.METHODS["vgr" if row == VGR else "vgr_mc_dropout"])
     assert (c.generator, c.generator_preset, c.samples_per_class, c.batch_cap) == ("gan_conv", "small", 9, 30_000)
-    assert learner.fresh_generator(2).epochs == 3
+    assert learner.replay_.fresh_generator(2).epochs == 3
     assert (c.net, c.hidden) == ("mlp" if row == VGR else "conv", (8,))
     if row == DROPOUT:
         assert (c.dropout, c.l2) == (0.25, 0.01)

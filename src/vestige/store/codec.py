@@ -24,6 +24,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import AbstractArray
@@ -35,10 +36,18 @@ T = TypeVar("T")
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 TENSOR, CLASS = "tensor", "class"
 JSON = "json"  # the name of the tensor whose bytes are the JSON
+# Annotations are read once a class.
+_NAMES: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
 
 
 def stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
     """The names that are stored of an object of `kind`, and their annotations."""
+    if kind not in _NAMES:
+        _NAMES[kind] = _stored_names(kind)
+    return _NAMES[kind]
+
+
+def _stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
     hints = typing.get_type_hints(kind)
     made = {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init} if dataclasses.is_dataclass(kind) else {}
     constant = {name for name, hint in hints.items() if typing.get_origin(hint) is ClassVar}

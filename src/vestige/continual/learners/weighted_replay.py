@@ -40,6 +40,7 @@ then not all that it stands for), has weights of one, and `refused` says why.
 from __future__ import annotations
 
 import copy
+import json
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -195,14 +196,14 @@ class GeneratorFollower:
 
     @property
     def chain_(self) -> dict[str, Any]:
-        """All that the chain needs to go on."""
+        """All that the chain needs to go on; its fields as text, for they name tensors of their own."""
         fields, tensors = self.chain.state()
-        return {"fields": fields, "tensors": tensors}
+        return {"fields": json.dumps(fields), "tensors": tensors}
 
     @chain_.setter
     def chain_(self, state: dict[str, Any]) -> None:
         tensors = {name: tensor.cpu() for name, tensor in state["tensors"].items()}
-        self.chain = on_cpu(Chain.from_state)(state["fields"], tensors)
+        self.chain = on_cpu(Chain.from_state)(json.loads(state["fields"]), tensors)
 
     def bytes(self) -> int:
         """What the chain holds: its anchor samples and ratios."""
