@@ -138,7 +138,8 @@ def test_a_unit_reaches_its_learner_whole(row):
     learner = learner_of(unit, stream_of(unit, 0), 0)
     c = learner.config
     assert isinstance(learner, methods.METHODS["vgr" if row == VGR else "vgr_mc_dropout"])
-    assert (c.generator, c.generator_preset, c.samples_per_class, c.batch_cap) == ("gan_conv", "small", 9, 30_000)
+    r = c.replay
+    assert (r.generator, r.preset, r.samples_per_class, c.batch_cap) == ("gan_conv", "small", 9, 30_000)
     assert learner.replay_.fresh_generator(2).epochs == 3
     assert (c.net, c.hidden) == ("mlp" if row == VGR else "conv", (8,))
     if row == DROPOUT:
