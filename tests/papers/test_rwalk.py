@@ -145,7 +145,7 @@ def test_a_row_decides_over_which_outputs_training_goes():
     icarl = learner_of(
         RWalkSetting(row="iCaRL", data="digits", epochs=1), stream_of(RWalkSetting(row="iCaRL", data="digits"), 0), 0
     )
-    assert (icarl.config.sampler, icarl.config.replay) == ("herding", "mixed")
+    assert (icarl.config.memory.sampler, icarl.config.memory.replay) == ("herding", "mixed")
 
 
 def test_table1_has_a_row_for_every_use_of_the_memory():
