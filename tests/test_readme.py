@@ -31,8 +31,9 @@ def test_a_job_shows_its_picture_and_its_example_draws_it(job):
 
 
 def test_every_page_is_in_the_navigation():
-    listed = set(re.findall(r"[\w-]+\.md", (examples.DOCS.parent / "mkdocs.yml").read_text())) - {"REPRODUCTIONS.md"}
-    assert listed == set(TEXTS) - {"README.md"} | {"reproductions.md"}
+    listed = set(re.findall(r"[\w/-]+\.md", (examples.DOCS.parent / "mkdocs.yml").read_text())) - {"REPRODUCTIONS.md"}
+    papers = {f"reproductions/{page.name}" for page in (examples.DOCS / "reproductions").glob("*.md")}
+    assert listed == set(TEXTS) - {"README.md"} | {"reproductions.md"} | papers
 
 
 @pytest.mark.parametrize(

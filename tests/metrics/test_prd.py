@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import pairwise_distances_argmin
 
-from vestige.core.errors import InputError, StoreError
+from vestige.core.errors import InputError
 from vestige.metrics.prd import PRD, curve, f_score, histograms, prd
 
 
@@ -123,5 +123,3 @@ def test_bad_input():
         PRD(np.zeros((4, 2))).update(np.zeros((3, 5)))
     with pytest.raises(InputError, match="an accumulator with"):
         PRD(np.zeros((4, 2))).update(x).compute(PRD(np.ones((4, 2))).update(x))
-    with pytest.raises(StoreError, match="centres"):
-        PRD(np.ones((4, 2))).load_state_dict(PRD(np.zeros((4, 2))).update(x).state_dict())

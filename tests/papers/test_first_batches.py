@@ -45,7 +45,7 @@ def by_hand(net, x):
 
 def all_outputs(net):
     k = len(net.head.weight)
-    return Outputs(range(k), k)
+    return Outputs(tuple(range(k)), k)
 
 
 def gradients(net, x, y, outputs=None, seed=0, **options):
@@ -89,7 +89,7 @@ def test_only_the_outputs_that_train_share_the_probability():
     net, x, _ = net_and_batch()
     _, p = by_hand(net, x)
     kept = p[:, [1, 3]] / p[:, [1, 3]].sum(1, keepdims=True)
-    found = prediction_entropies(net, Outputs([1, 3], 4), x, samples=2, generator=rng.fork(0))
+    found = prediction_entropies(net, Outputs((1, 3), 4), x, samples=2, generator=rng.fork(0))
     np.testing.assert_allclose(found["predictive"].numpy(), -(kept * np.log(kept)).sum(1), rtol=1e-9)
 
 
@@ -148,7 +148,7 @@ def test_rows_that_do_not_train_are_left_out_of_the_mean():
     y = torch.tensor([1, 3, 1, 1, 3, 3, 1])
     kept = p[:, [1, 3]] / p[:, [1, 3]].sum(1, keepdims=True)
     error = kept - np.eye(4)[y.numpy()][:, [1, 3]]
-    found = gradients(net, x, y, outputs=Outputs([1, 3], 4))[0]
+    found = gradients(net, x, y, outputs=Outputs((1, 3), 4))[0]
     assert found == pytest.approx(np.abs(error.T @ h / len(x)).mean(), rel=1e-9)
 
 
@@ -197,14 +197,16 @@ def test_each_batch_is_read_before_and_after_it_trains(at_task_b):
     learner, x, y = at_task_b()
     other, _, _ = at_task_b()
     found = watch(learner, x, y)
-    assert (found.rows, found.task_rows) == (6, other.n)
+    assert (found.rows, found.task_rows) == (6, other.rows_)
     for b in range(len(x)):
         for when, readings in (("before", found.before), ("after", found.after)):
-            expected = prediction_entropies(other.net, other.outputs, x[b], samples=20, generator=rng.fork(9))["mean"]
+            expected = prediction_entropies(other.net, other.outputs_, x[b], samples=20, generator=rng.fork(9))["mean"]
             assert float(readings["mean"][b]) == pytest.approx(float(expected.mean()), rel=1e-6)
             if when == "before":
                 noise = rng.fork(0, "gradient", b)
-                pair = final_layer_gradients(other.net, other.outputs, x[b], y[b], other.n, samples=3, generator=noise)
+                pair = final_layer_gradients(
+                    other.net, other.outputs_, x[b], y[b], other.rows_, samples=3, generator=noise
+                )
                 assert [float(found.likelihood[b]), float(found.prior[b])] == pytest.approx([float(g) for g in pair])
                 other.observe(x[b], y[b])
     assert found.ratio().isnan().tolist() == [True, False, False, False]

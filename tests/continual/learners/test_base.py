@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from toys import blobs
-from vestige.continual.learners import METHODS, Outputs, Rehearsal, build
+from vestige.continual.learners import METHODS, Learner, Outputs, Rehearsal, build
 from vestige.core.errors import InputError, UnknownName
 from vestige.data.streams import split
 
@@ -84,6 +84,6 @@ def test_momentum_survives_a_border_only_on_request():
 
 
 def test_a_configuration_of_another_class_is_refused():
-    spec = build("vanilla", split(blobs(), 2)).spec
+    learner = build("ewc", split(blobs(), 2))
     with pytest.raises(InputError, match=r"The 'config' of EWC must be a EWCConfig\. Got a VanillaConfig instead\."):
-        METHODS["ewc"](spec, METHODS["vanilla"].default_config())
+        Learner.__init__(learner, learner.spec, METHODS["vanilla"].default_config())
