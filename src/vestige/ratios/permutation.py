@@ -40,7 +40,7 @@ CLIP = 4.5  # of standardised coordinates: one outlier must not own a product
 RIDGE = 0.15  # in pseudo-rows for each feature
 ROWS_A_PRODUCT = 100
 TIE = 1e-9  # relative: statistics this near count as equal, against the verdict "different"
-BLOCK = 4_000_000  # labels dealt at once
+BLOCK = 4_000_000  # labels shuffled at once
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What every experiment says about itself: the contract of this room.
+"""What every experiment says about itself: the contract of this package.
 
 An experiment is one table or figure of a paper. It is cut into units, (configuration, seed) -> Record, that know
 nothing of each other, so that they can run in any order and on any machine; `lines` then sets what was measured beside

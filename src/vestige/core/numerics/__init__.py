@@ -1,4 +1,4 @@
-"""Numerics that several rooms share: log space, positive semi-definite matrices, moments that merge."""
+"""Numerics that several packages share: log space, positive semi-definite matrices, moments that merge."""
 
 from vestige.core.numerics.logspace import log_mean_exp, log_normalise, log_sum_exp, weighted_mean
 from vestige.core.numerics.moments import Moments

@@ -15,7 +15,7 @@ over folds.
 warns, because bias then rules the error. Neither is saved. Of p, means and deviations over many rows are kept.
 
 `fit_from(previous, ...)` starts at a fitted stack: its coordinates, centres, folds and parameters, and `warm_epochs`.
-Rows of p keep their fold if their number and order stay, so that a fixed, weighted stand-in for p stays held out. The
+Rows of p keep their fold if their number and order stay, so that fixed, weighted anchor samples stay held out. The
 networks start midway between old and fresh (`keep`; Ash and Adams 2020): wholly warm, they carry early curvature far
 into tails where no sample corrects it. What all this measures is in docs/chains.md.
 """

@@ -62,7 +62,7 @@ class Augmented:
     def batches(self, size: int, steps: int, *, generated: int | None = None, seed: int = 0) -> Iterator[Batch]:
         """`steps` batches of `size` real rows and `generated` others (as many, unless told); one side alone if alone.
 
-        Each side is dealt in shuffled decks, all rows before any comes again.
+        Each side comes in shuffled passes: all rows before any comes again.
         """
         owner = "Augmented.batches"
         size, steps = checks.whole(size, "size", owner, low=1), checks.whole(steps, "steps", owner, low=1)
