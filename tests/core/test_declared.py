@@ -61,7 +61,8 @@ BAD = [
 
 @pytest.mark.parametrize("fields", GOOD)
 def test_what_is_declared_is_taken(fields):
-    Settings(**fields)
+    made = Settings(**fields)
+    assert {name: getattr(made, name) for name in fields} == fields
 
 
 @pytest.mark.parametrize(("fields", "sentence"), BAD)
