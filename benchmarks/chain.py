@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import Row, race
 from vestige.chains import Chain, Drift, gaussians
-from vestige.core.errors import VestigeWarning
+from vestige.core import VestigeWarning
 from vestige_papers.cdre.drifts import DRIFTS
 
 BEDS = {

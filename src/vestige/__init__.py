@@ -15,7 +15,7 @@ Packages are loaded when they are first used, so that `import vestige` is quick.
 from importlib import import_module
 from typing import Any
 
-from vestige.core.version import __version__
+from vestige.core import __version__
 
 # What users know by a short name, and where it lives.
 MODULES = {

@@ -37,9 +37,8 @@ from vestige.chains.keyframe import Keyframe
 from vestige.chains.log_linear import LogLinearState
 from vestige.chains.report import AVERAGE, ChainLimits, StepReport, Task
 from vestige.chains.strategy import Job, Strategy, TaskLogRatios
-from vestige.core import checks, rng
+from vestige.core import InputError, NotFitted, StoreError, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, Kind
-from vestige.core.errors import InputError, NotFitted, StoreError, VestigeWarning
 from vestige.ratios import divergences, weights
 from vestige.ratios.base import known_ratios
 

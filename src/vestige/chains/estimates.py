@@ -39,7 +39,7 @@ from typing import Any
 from vestige.chains.one_step import corrected, with_error
 from vestige.chains.report import WAYS, ChainLimits, Task, TaskReport
 from vestige.chains.strategy import Points, TaskLogRatios
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate
 from vestige.core.numerics import weighted_mean
 from vestige.ratios import divergences
 from vestige.ratios.divergences.terms import Side

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 from torch import Tensor
 
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate
 from vestige.ratios.divergences import get
 from vestige.ratios.divergences.family import Map
 from vestige.ratios.divergences.terms import Side

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate
 
 Task = str | int
 AVERAGE = "average"

@@ -48,8 +48,7 @@ from vestige.cli.policy import PolicyVerb
 from vestige.cli.report import ReportVerb
 from vestige.cli.run import RunVerb
 from vestige.cli.weigh import WeighVerb
-from vestige.core.errors import InputError, VestigeError, VestigeWarning
-from vestige.core.version import __version__
+from vestige.core import InputError, VestigeError, VestigeWarning, __version__
 
 OK, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tyro.conf import Positional
 
 from vestige.cli import output
-from vestige.core.errors import InputError, VestigeError
+from vestige.core import InputError, VestigeError
 from vestige.core.plain import plain
 
 if TYPE_CHECKING:

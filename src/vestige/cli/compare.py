@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from vestige.cli import output
-from vestige.core.errors import InputError
+from vestige.core import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from vestige.cli import output
-from vestige.core.errors import InputError
+from vestige.core import InputError
 
 
 @dataclass(frozen=True)

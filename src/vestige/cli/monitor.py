@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg, subcommand
 
 from vestige.cli import output
-from vestige.core.errors import InputError
+from vestige.core import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from vestige.cli import output
-from vestige.core.errors import InputError
+from vestige.core import InputError
 
 if TYPE_CHECKING:
     from vestige.runner.report import Group, Written

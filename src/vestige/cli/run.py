@@ -12,7 +12,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from vestige.cli import output
 from vestige.cli.live import board
-from vestige.core.errors import InputError
+from vestige.core import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from vestige.cli import output
-from vestige.core.errors import InputError, NotEstimable
+from vestige.core import InputError, NotEstimable
 
 if TYPE_CHECKING:
     from vestige.vestiges import Weighing

@@ -29,8 +29,7 @@ from torch import Tensor
 
 from vestige import store
 from vestige.continual.learners.base import Learner
-from vestige.core import machine
-from vestige.core.errors import StoreError
+from vestige.core import StoreError, machine
 
 _folder: ContextVar[Path | None] = ContextVar("folder of checkpoints", default=None)
 

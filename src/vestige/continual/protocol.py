@@ -29,9 +29,8 @@ from vestige.continual.checkpoint import Checkpoint, SoFar
 from vestige.continual.learners.base import Learner
 from vestige.continual.learners.posterior import how_sure
 from vestige.continual.record import Record
-from vestige.core import checks, rng
+from vestige.core import InputError, VestigeError, checks, rng
 from vestige.core.checks import ArrayLike
-from vestige.core.errors import InputError, VestigeError
 from vestige.core.machine import PeakMemory
 from vestige.data.stream import Stream, TestSet, seen_outputs
 from vestige.data.task import Task, TaskInfo, erase

@@ -22,8 +22,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from vestige import store
-from vestige.core import checks, machine
-from vestige.core.errors import InputError, StoreError
+from vestige.core import InputError, StoreError, checks, machine
 from vestige.metrics.matrix import MatrixSummary, summary
 
 FIRST_EDITION = {"experiment": 0}

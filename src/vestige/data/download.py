@@ -16,7 +16,7 @@ import pooch
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from vestige.core.errors import DataUnavailable
+from vestige.core import DataUnavailable
 from vestige.data.source import Remote
 
 CHUNK_BYTES = 1 << 16

@@ -27,8 +27,8 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from PIL import Image
 
+from vestige.core import InputError
 from vestige.core.checks import refuse
-from vestige.core.errors import InputError
 
 # What numpy and zipfile raise on torn, hostile or foreign bytes.
 BROKEN = (ValueError, OSError, EOFError, KeyError, MemoryError, NotImplementedError, zlib.error, zipfile.BadZipFile)

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from vestige.core import InputError
 from vestige.core.devices import on_cpu
-from vestige.core.errors import InputError
 from vestige.data.dataset import DataSet
 from vestige.data.task import Task, TaskInfo, erase
 

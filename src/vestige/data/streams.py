@@ -18,10 +18,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from vestige.core import rng
+from vestige.core import InputError, rng
 from vestige.core.checks import number, one_of, whole
 from vestige.core.devices import on_cpu
-from vestige.core.errors import InputError
 from vestige.data.dataset import DataSet
 from vestige.data.stream import Declared, Head, Segment, Stream, TrainLogits, hold_out
 

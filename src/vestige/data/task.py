@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige.core.errors import DataGone
+from vestige.core import DataGone
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from vestige import store
-from vestige.core import checks
+from vestige.core import NotFitted, __version__, checks
 from vestige.core.checks import ArrayLike, Kind, declared, learnt
-from vestige.core.errors import NotFitted
-from vestige.core.version import __version__
 from vestige.features.rows import Argument, Groups, Rows, admit, gather, numbers, shape_of
 
 BATCH_SIZE = 1000

@@ -27,8 +27,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from vestige import store
+from vestige.core import StoreError, VestigeWarning
 from vestige.core.checks import ArrayLike, Kind
-from vestige.core.errors import StoreError, VestigeWarning
 from vestige.data.download import cache_folder
 from vestige.features.base import BATCH_SIZE, FeatureMap
 from vestige.features.linear import Identity

@@ -27,9 +27,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige.core import checks, rng
+from vestige.core import MissingPackage, StoreError, checks, rng
 from vestige.core.checks import learnt, option
-from vestige.core.errors import MissingPackage, StoreError
 from vestige.features.base import FeatureMap
 from vestige.features.rows import Layout, Rows
 from vestige.store import load_into

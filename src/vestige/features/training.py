@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from vestige.core import rng
-from vestige.core.errors import NotEstimable
+from vestige.core import NotEstimable, rng
 from vestige.nets import training
 
 # Row numbers of a batch -> the loss of each.

@@ -39,9 +39,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige.core import rng
+from vestige.core import VestigeWarning, rng
 from vestige.core.checks import learnt, option
-from vestige.core.errors import VestigeWarning
 from vestige.features.base import FeatureMap
 from vestige.features.rows import Rows
 from vestige.features.training import train

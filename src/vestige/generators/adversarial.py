@@ -29,9 +29,8 @@ from jaxtyping import Float, Int64, Shaped
 from torch import Generator as Noise
 from torch import Tensor, nn
 
-from vestige.core import checks, rng
+from vestige.core import NotEstimable, checks, rng
 from vestige.core.checks import learnt, option
-from vestige.core.errors import NotEstimable
 from vestige.generators.base import ROWS, Generator
 from vestige.generators.source import Progress, ReplaySource
 from vestige.nets.convolutional import image_shape

@@ -31,9 +31,8 @@ from torch import Generator as Noise
 from torch import Tensor, nn
 
 from vestige import store
-from vestige.core import checks, rng
+from vestige.core import NotEstimable, NotFitted, StoreError, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, declared, learnt, option
-from vestige.core.errors import NotEstimable, NotFitted, StoreError, VestigeWarning
 from vestige.features.rows import admit, numbers
 from vestige.generators.source import Progress, ReplaySource
 

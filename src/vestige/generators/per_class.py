@@ -27,9 +27,8 @@ from torch import Generator as Noise
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from vestige.core import checks, rng
+from vestige.core import NotEstimable, checks, rng
 from vestige.core.checks import learnt, option
-from vestige.core.errors import NotEstimable
 from vestige.generators.base import Generator
 from vestige.generators.source import Progress, ReplaySource
 from vestige.nets.convolutional import image_shape

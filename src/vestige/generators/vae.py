@@ -30,9 +30,8 @@ from torch import Generator as Noise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige.core import rng
+from vestige.core import NotEstimable, rng
 from vestige.core.checks import ArrayLike, learnt, option
-from vestige.core.errors import NotEstimable
 from vestige.generators.base import Generator
 from vestige.generators.source import Draw, Progress, ReplaySource
 from vestige.nets.training import adam, train

@@ -27,10 +27,8 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from vestige import store
-from vestige.core import checks
+from vestige.core import Estimate, NotEstimable, StoreError, checks
 from vestige.core.checks import ArrayLike
-from vestige.core.errors import NotEstimable, StoreError
-from vestige.core.estimate import Estimate
 
 # Above this the square of a weight times the number of rows overflows; weights may be rescaled freely.
 MAX_RAW_WEIGHT = 1e140

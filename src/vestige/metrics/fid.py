@@ -20,10 +20,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core import Estimate, VestigeWarning, checks
 from vestige.core.checks import ArrayLike, learnt, option
-from vestige.core.errors import VestigeWarning
-from vestige.core.estimate import Estimate
 from vestige.core.numerics import Moments, sqrt_trace_gram, sqrt_trace_psd
 from vestige.core.numerics.psd import psd_root
 from vestige.metrics.base import Accumulator, ess, jackknife, measured, merged, two_sets

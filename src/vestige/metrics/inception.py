@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core import Estimate, checks
 from vestige.core.checks import ArrayLike, learnt, option
-from vestige.core.estimate import Estimate
 from vestige.metrics.base import Accumulator, Sums, ess, jackknife, measured, merged, positive_rows
 from vestige.metrics.kernels import uniform
 

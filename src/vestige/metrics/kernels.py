@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate
 from vestige.metrics.base import Accumulator, Sums, jackknife, measured, merged
 
 # Rows in a block: a block of the kernel matrix is 8 MB, and nothing larger is held.

@@ -21,9 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core import Estimate, checks
 from vestige.core.checks import ArrayLike, option
-from vestige.core.estimate import Estimate
 from vestige.metrics.base import measured, sizes, two_sets
 from vestige.metrics.kernels import (
     Embedding,

@@ -18,10 +18,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks, rng
+from vestige.core import Estimate, NotEstimable, checks, rng
 from vestige.core.checks import ArrayLike, option
-from vestige.core.errors import NotEstimable
-from vestige.core.estimate import Estimate
 from vestige.metrics.base import measured, sizes, two_sets
 from vestige.metrics.kernels import RBF, Embedding, Kernel, Polynomial, mmd_squared, uniform
 

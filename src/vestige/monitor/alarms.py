@@ -19,9 +19,8 @@ from scipy.special import ndtri
 
 from vestige.chains import StepReport
 from vestige.chains.report import Task
-from vestige.core import checks
+from vestige.core import Estimate, checks
 from vestige.core.checks import option
-from vestige.core.estimate import Estimate
 
 
 @dataclass(frozen=True)

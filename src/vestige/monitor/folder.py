@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vestige import store
-from vestige.core import checks
-from vestige.core.errors import InputError, StoreError
+from vestige.core import InputError, StoreError, checks
 from vestige.monitor.history import MonitorStep
 from vestige.monitor.settings import MonitorSettings
 

@@ -30,8 +30,7 @@ from scipy.special import ndtri
 from vestige.chains import StepReport
 from vestige.chains.chain import SHOWN
 from vestige.chains.report import AVERAGE, Task
-from vestige.core import checks
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate, checks
 from vestige.monitor.alarms import FiredAlarm
 from vestige.ratios.divergences import get as divergence
 

@@ -30,8 +30,7 @@ import pandas as pd
 from vestige import features
 from vestige.chains import Chain
 from vestige.chains.report import Task
-from vestige.core import checks
-from vestige.core.errors import NotFitted, StoreError, VestigeWarning
+from vestige.core import NotFitted, StoreError, VestigeWarning, checks
 from vestige.features import FeatureMap
 from vestige.monitor import history, samples, settings
 from vestige.monitor.alarms import Alarm, FiredAlarm, fired

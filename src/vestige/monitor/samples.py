@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from vestige.chains.report import Task
-from vestige.core import checks, rng
+from vestige.core import InputError, checks, rng
 from vestige.core.checks import ArrayLike
-from vestige.core.errors import InputError
 from vestige.data import readers as files
 from vestige.data.readers.address import locate
 from vestige.data.readers.tables import read_table

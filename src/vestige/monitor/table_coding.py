@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.data.readers.columns import floats, joint_kind, kind_of, plain
 from vestige.data.readers.tables import ID_SHARE, MAX_CATEGORIES
 

@@ -26,7 +26,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige.core.errors import InputError
+from vestige.core import InputError
 
 Diagonal = dict[str, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -3,7 +3,7 @@
 `Logs` in (no simulator is needed), a `Policy` to judge, and `evaluate` says what it finds and how far to trust it.
 """
 
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate
 from vestige.policy.dynamics import Dynamics, Settings, Trajectories
 from vestige.policy.evaluation import Evaluation, evaluate, picture
 from vestige.policy.logs import Logs

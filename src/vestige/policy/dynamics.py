@@ -35,9 +35,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from vestige import store
-from vestige.core import checks, rng
+from vestige.core import NotFitted, checks, rng
 from vestige.core.checks import declared, learnt, option
-from vestige.core.errors import NotFitted
 from vestige.nets.batched import BatchedMLP
 from vestige.policy.environments import Reward
 from vestige.policy.logs import Logs

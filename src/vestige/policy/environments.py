@@ -38,8 +38,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Float64
 from torch import Tensor
 
-from vestige.core import checks
-from vestige.core.errors import InputError, MissingPackage, UnknownName, VestigeWarning
+from vestige.core import InputError, MissingPackage, UnknownName, VestigeWarning, checks
 
 INSTALL = "pip install 'vestige[policy]'"
 OWNER = "an environment"

@@ -44,8 +44,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from vestige.core import rng
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate, rng
 from vestige.policy.dynamics import Trajectories
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy

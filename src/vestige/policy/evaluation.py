@@ -31,8 +31,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vestige import show
-from vestige.core import checks, rng
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate, checks, rng
 from vestige.core.numerics import Moments
 from vestige.policy.dynamics import Dynamics, Settings, Trajectories, require_rows
 from vestige.policy.environments import Reward

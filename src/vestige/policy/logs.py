@@ -38,9 +38,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige import store
-from vestige.core import checks
+from vestige.core import VestigeWarning, checks
 from vestige.core.checks import ArrayLike, refuse
-from vestige.core.errors import VestigeWarning
 from vestige.data.formats import open_npz
 from vestige.data.readers.address import locate, refuse_file
 from vestige.data.readers.columns import floats, kind_of, plain

@@ -30,9 +30,8 @@ import numpy as np
 import torch
 
 from vestige import store
-from vestige.core import checks, rng
+from vestige.core import StoreError, VestigeWarning, checks, rng
 from vestige.core.checks import declared, option
-from vestige.core.errors import StoreError, VestigeWarning
 from vestige.data.download import cache_folder
 from vestige.policy.environments import describe, make_one, package
 from vestige.policy.policies import GaussianPolicy

@@ -26,9 +26,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from vestige.core import rng
+from vestige.core import NotFitted, VestigeWarning, rng
 from vestige.core.checks import declared, learnt, option
-from vestige.core.errors import NotFitted, VestigeWarning
 from vestige.core.numerics import log_mean_exp
 from vestige.policy.dynamics import Dynamics
 from vestige.policy.logs import Logs

@@ -18,9 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige import store
-from vestige.core import checks
+from vestige.core import InputError, NotFitted, StoreError, checks
 from vestige.core.checks import ArrayLike, Kind
-from vestige.core.errors import InputError, NotFitted, StoreError
 from vestige.store import codec
 
 

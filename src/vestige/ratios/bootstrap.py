@@ -26,9 +26,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks, rng
+from vestige.core import NotFitted, checks, rng
 from vestige.core.checks import ArrayLike, Kind, option
-from vestige.core.errors import NotFitted
 from vestige.ratios.base import Ratio
 from vestige.ratios.members import Sample
 from vestige.ratios.nets import NetRatio

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core.errors import VestigeWarning
+from vestige.core import VestigeWarning
 from vestige.ratios.standardise import Standardiser
 
 # Multiples of the median distance: a factor of sqrt(2) between neighbours, from 1/8 to 2.

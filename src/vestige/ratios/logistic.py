@@ -31,8 +31,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vestige.core import VestigeWarning
 from vestige.core.checks import option
-from vestige.core.errors import VestigeWarning
 from vestige.ratios import losses
 from vestige.ratios.calibration import METHODS, calibrate, held_out_figures, two_fold
 from vestige.ratios.members import Prepared, Sample, prepare

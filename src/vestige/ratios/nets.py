@@ -53,9 +53,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from vestige.core import rng
+from vestige.core import VestigeWarning, rng
 from vestige.core.checks import option
-from vestige.core.errors import VestigeWarning
 from vestige.core.numerics import log_mean_exp
 from vestige.nets.batched import ACTIVATIONS, BatchedMLP
 from vestige.ratios import losses

@@ -15,8 +15,7 @@ from importlib import import_module
 from types import ModuleType
 
 from vestige.continual.record import Record
-from vestige.core import checks
-from vestige.core.errors import MissingPackage, VestigeError
+from vestige.core import MissingPackage, VestigeError, checks
 from vestige.runner.plan import Unit
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.unit import Finished, divided, run_unit, silent

@@ -20,8 +20,7 @@ from statistics import fmean
 from typing import Any, Protocol, runtime_checkable
 
 from vestige.continual.record import Record
-from vestige.core import checks
-from vestige.core.errors import InputError
+from vestige.core import InputError, checks
 from vestige.runner.experiment import Experiment
 from vestige.runner.plan import Unit, arms_and_seeds, command_of, units_of
 from vestige.runner.registry import EXPERIMENTS

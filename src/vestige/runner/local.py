@@ -29,8 +29,7 @@ from pathlib import Path
 import torch
 
 from vestige.continual.record import Record
-from vestige.core import checks
-from vestige.core.errors import VestigeError
+from vestige.core import VestigeError, checks
 from vestige.runner.experiment import OnProgress
 from vestige.runner.plan import Unit
 from vestige.runner.unit import Finished, divided, peak_of, run_measured, run_unit, silent

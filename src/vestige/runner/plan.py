@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from vestige.continual.record import Record
-from vestige.core import checks
-from vestige.core.errors import InputError, StoreError
+from vestige.core import InputError, StoreError, checks
 from vestige.runner.experiment import PRESETS, Experiment
 from vestige.runner.registry import EXPERIMENTS
 

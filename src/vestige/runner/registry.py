@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from vestige.core.errors import VestigeError
+from vestige.core import VestigeError
 from vestige.runner.experiment import Experiment
 
 GROUP = "vestige.experiments"

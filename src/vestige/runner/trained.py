@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 from vestige.continual import protocol
 from vestige.continual.learners import Learner
 from vestige.continual.record import Record
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.data import Stream
 from vestige.metrics import matrix
 from vestige.runner.experiment import Experiment, OnProgress

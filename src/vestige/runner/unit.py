@@ -31,8 +31,7 @@ import torch
 
 from vestige.continual import checkpoint
 from vestige.continual.record import Record
-from vestige.core import checks
-from vestige.core.errors import InputError, VestigeError, VestigeWarning
+from vestige.core import InputError, VestigeError, VestigeWarning, checks
 from vestige.core.machine import PeakMemory
 from vestige.runner.experiment import OnProgress
 from vestige.runner.plan import Unit

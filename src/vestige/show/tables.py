@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from vestige.core.errors import InputError
-from vestige.core.estimate import Estimate, rendered
+from vestige.core import Estimate, InputError, rendered
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -30,7 +30,7 @@ import torch
 from jaxtyping import AbstractArray
 from torch import Tensor, nn
 
-from vestige.core.errors import StoreError
+from vestige.core import StoreError
 
 T = TypeVar("T")
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

@@ -23,7 +23,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
-from vestige.core.errors import InputError, StoreError
+from vestige.core import InputError, StoreError
 from vestige.store.codec import decode, encode
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate
 from vestige.ratios.weights import Diagnosis
 
 # The level of the test, and the words for how often a classifier tells the two apart on rows it has not seen.

@@ -15,9 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import rng
-from vestige.core.errors import InputError, NotEstimable
-from vestige.core.estimate import Estimate
+from vestige.core import Estimate, InputError, NotEstimable, rng
 from vestige.metrics.fid import fid
 from vestige.metrics.kid import kid
 from vestige.metrics.mmd import mmd

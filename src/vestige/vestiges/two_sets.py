@@ -15,10 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core import Estimate, NotEstimable, checks
 from vestige.core.checks import ArrayLike
-from vestige.core.errors import NotEstimable
-from vestige.core.estimate import Estimate
 from vestige.core.numerics import log_mean_exp
 from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, HeldOut, held_out

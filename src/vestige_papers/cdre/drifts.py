@@ -21,9 +21,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.chains.drifting import Drift, Law
-from vestige.core import rng
+from vestige.core import Estimate, rng
 from vestige.core.checks import number, refuse, whole
-from vestige.core.estimate import Estimate
 from vestige.ratios import divergences
 from vestige.ratios.divergences import Gaussian, integrated_divergence
 

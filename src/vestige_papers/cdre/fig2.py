@@ -31,8 +31,8 @@ from torch import Tensor
 
 from vestige.chains import Chain, Drift, gaussians
 from vestige.continual.record import Record
+from vestige.core import InputError
 from vestige.core.checks import ArrayLike
-from vestige.core.errors import InputError
 from vestige.ratios import divergences
 from vestige.ratios.divergences import Gaussian, gaussian_divergence
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, grouped, line, those

@@ -27,9 +27,8 @@ from torch.nn import functional
 
 from vestige import features
 from vestige.continual.record import Record
-from vestige.core import rng
+from vestige.core import MissingPackage, rng
 from vestige.core.checks import refuse
-from vestige.core.errors import MissingPackage
 from vestige.data import readers as files
 from vestige.ratios import KLIEPNet, Stack
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, line, those

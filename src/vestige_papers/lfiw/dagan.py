@@ -54,9 +54,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vestige import store
-from vestige.core import checks, rng
+from vestige.core import NotEstimable, NotFitted, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, declared, learnt, option
-from vestige.core.errors import NotEstimable, NotFitted, VestigeWarning
 from vestige.features.rows import admit, numbers
 from vestige.generators.adversarial import Player, follow, settle
 from vestige.generators.base import ROWS, spread

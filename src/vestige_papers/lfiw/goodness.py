@@ -32,8 +32,7 @@ from torch import Tensor
 
 from vestige import metrics
 from vestige.continual.record import Record
-from vestige.core import checks
-from vestige.core.errors import NotEstimable
+from vestige.core import NotEstimable, checks
 from vestige.ratios import Logistic, weights
 from vestige.ratios.calibration import expected_calibration_error, held_out_figures, reliability
 from vestige.runner import Experiment, NotJudged, OnProgress, grouped

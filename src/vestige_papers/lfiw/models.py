@@ -25,8 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige import features, generators
-from vestige.core import checks, rng
-from vestige.core.errors import MissingPackage
+from vestige.core import MissingPackage, checks, rng
 from vestige.data import readers as files
 from vestige.features import FeatureMap
 from vestige.runner import OnProgress

@@ -25,8 +25,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vestige.chains import Chain
-from vestige.core import rng
-from vestige.core.errors import VestigeWarning
+from vestige.core import VestigeWarning, rng
 from vestige.data import DataSet
 from vestige.features import PCA
 from vestige.monitor import Monitor

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vestige.continual.audit.growth import NAMES, grows, grows_exactly, growth
-from vestige.core.errors import StoreError
+from vestige.core import StoreError
 
 Verdict = Literal["holds", "fails", "not measured"]
 

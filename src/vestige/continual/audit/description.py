@@ -27,8 +27,8 @@ from typing import Any
 
 from vestige.continual.audit.answers import Audit, Facts, audit_of
 from vestige.continual.record import Record
+from vestige.core import InputError
 from vestige.core.checks import one_of
-from vestige.core.errors import InputError
 from vestige.store.codec import decode
 
 TABLE = "evaluation"

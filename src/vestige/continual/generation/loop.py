@@ -30,8 +30,7 @@ from vestige.continual import versions
 from vestige.continual.generation.evaluator import HELD_OUT, Evaluator
 from vestige.continual.generation.feature_chain import FeatureChain
 from vestige.continual.record import Record, identity
-from vestige.core import checks, rng
-from vestige.core.errors import NotEstimable, VestigeError, VestigeWarning
+from vestige.core import NotEstimable, VestigeError, VestigeWarning, checks, rng
 from vestige.data.stream import Stream
 from vestige.features import CVAE, ClassifierFeatures, FeatureMap
 from vestige.generators import Generator

@@ -54,10 +54,9 @@ from vestige.chains import Chain
 from vestige.continual.learners.base import Spec
 from vestige.continual.learners.dgr import DGR, ConditionalReplay, DGRConfig, Label
 from vestige.continual.learners.generative_replay import ReplayBatch
-from vestige.core import rng
+from vestige.core import VestigeError, VestigeWarning, rng
 from vestige.core.checks import option, refuse
 from vestige.core.devices import on_cpu
-from vestige.core.errors import VestigeError, VestigeWarning
 from vestige.data.task import Task
 from vestige.generators import Generator
 from vestige.generators.vae import VAE

@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from vestige.core import InputError, StoreError
 from vestige.core.checks import refuse
-from vestige.core.errors import InputError, StoreError
 from vestige.store import restore_tensors, to_tensors
 
 SAMPLES = ("x", "y", "task")

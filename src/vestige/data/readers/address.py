@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from vestige.core.errors import InputError
+from vestige.core import InputError
 
 # Every ending that is read, and the shape of what it holds.
 FORMATS: dict[str, Literal["array", "table"]] = {

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.data.readers.delimited import DIGITS, MISSING
 
 DATE = r"^\d{4}-\d{2}-\d{2}([ T].*)?$"

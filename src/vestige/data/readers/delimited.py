@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.data.readers.address import Address, refuse_file
 
 DASHES = ("-", "--", "\N{EN DASH}", "\N{EM DASH}")

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.data.readers.delimited import Cells, cells, rectangle, refuse_cell, shorten
 
 # Far above any matrix of tasks, far below what would fill the memory.

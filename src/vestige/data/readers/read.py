@@ -21,8 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
-from vestige.core.errors import InputError
+from vestige.core import InputError, checks
 from vestige.data.readers.address import Address, locate, refuse_file, require_memory
 from vestige.data.readers.arrays import open_array
 from vestige.data.readers.columns import floats, kind_of, plain

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.data.readers.address import Address, refuse_file, require_memory
 from vestige.data.readers.columns import floats, joint_kind, plain
 from vestige.data.readers.delimited import check_names, csv_batches, csv_table, first_line

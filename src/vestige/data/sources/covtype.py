@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from vestige.core import InputError
 from vestige.core.checks import refuse
-from vestige.core.errors import InputError
 from vestige.data.formats import Npz
 from vestige.data.source import DataSource, Parts, Remote
 

@@ -26,10 +26,8 @@ from typing import Any
 import torch
 from scipy.special import ndtri
 
-from vestige.core import checks, rng
+from vestige.core import Estimate, NotEstimable, checks, rng
 from vestige.core.checks import ArrayLike
-from vestige.core.errors import NotEstimable
-from vestige.core.estimate import Estimate
 from vestige.ratios.divergences import family, terms
 from vestige.ratios.divergences.terms import Form, Side
 

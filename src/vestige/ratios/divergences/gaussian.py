@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from torch import Tensor
 
-from vestige.core import checks
-from vestige.core.errors import NotEstimable
+from vestige.core import NotEstimable, checks
 from vestige.ratios.divergences import family
 
 # Absolute error asked of the one-dimensional integrals behind js and total_variation.

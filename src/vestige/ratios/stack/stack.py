@@ -34,9 +34,8 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize
 from torch import Tensor
 
-from vestige.core import checks, rng
+from vestige.core import NotFitted, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, option
-from vestige.core.errors import NotFitted, VestigeWarning
 from vestige.core.numerics import weighted_mean
 from vestige.ratios.base import Ratio
 from vestige.ratios.newton import Design, NewtonFit, logistic_loss, newton_logistic

@@ -18,10 +18,8 @@ from jaxtyping import Float
 from scipy.special import ndtri
 from torch import Tensor
 
-from vestige.core import checks, rng
+from vestige.core import Estimate, NotEstimable, checks, rng
 from vestige.core.checks import ArrayLike, Kind
-from vestige.core.errors import NotEstimable
-from vestige.core.estimate import Estimate
 from vestige.ratios.weights.transforms import kish, log_weight_vector
 
 # Memory that the bootstrap's count matrix may take, in numbers.

@@ -17,9 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core import NotEstimable, checks
 from vestige.core.checks import ArrayLike, Kind
-from vestige.core.errors import NotEstimable
 
 BISECTIONS = 60  # of the exponent that `temper` looks for: to the last bit
 

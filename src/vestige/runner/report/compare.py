@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from vestige.continual.record import Record
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.runner.experiment import LEVEL, Gap, Line, line
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report.arms import Arm, arms

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from vestige.continual.record import Record
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.runner.experiment import PRESETS, Line
 from vestige.runner.report.arms import Arm, arms
 from vestige.runner.report.matrices import better, curves, declared, final, heats, measured, plane, summary_table

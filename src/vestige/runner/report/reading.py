@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vestige.continual.record import Record, latest, load_all, save_all
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.runner.claims import Verdict
 from vestige.runner.experiment import PRESETS, Experiment
 from vestige.runner.registry import EXPERIMENTS

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vestige.continual.record import Record
-from vestige.core.errors import InputError
+from vestige.core import InputError
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report.published import left_out, lines_table
 from vestige.runner.report.reading import Group, belonging, gather, setting
