@@ -1,4 +1,8 @@
-"""Facts about the machine and the software, for Records; and the peak of memory over a stretch of work."""
+"""Facts about the machine and the software, for Records; the peak of memory over a stretch of work; work on the CPU.
+
+Rows are chosen and data sets held on the CPU, wherever a run computes, so that they are the same on every machine; so
+is what needs float64, which not every device has.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,28 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 from vestige.core.version import __version__
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def on_cpu(function: Callable[P, T]) -> Callable[P, T]:
+    """`function`, making its tensors on the CPU."""
+
+    @functools.wraps(function)
+    def near(*args: P.args, **kwargs: P.kwargs) -> T:
+        with torch.device("cpu"):
+            return function(*args, **kwargs)
+
+    return near
 
 
 def machine_facts() -> dict[str, Any]:
@@ -68,17 +87,13 @@ def _processor() -> str:
 
 
 class PeakMemory:
-    """Largest resident size of this process since `reset`, in bytes.
+    """Largest resident size of this process since this was made, in bytes.
 
     On Linux the kernel's high-water mark can be reset, so the peak is of the stretch alone.
     Elsewhere it is the peak of the whole process.
     """
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Start a new stretch."""
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
 

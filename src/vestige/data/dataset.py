@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from vestige.core.checks import refuse
-from vestige.core.devices import on_cpu
+from vestige.core.machine import on_cpu
 
 
 @on_cpu

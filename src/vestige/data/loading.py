@@ -15,7 +15,7 @@ from typing import Any
 
 from vestige.core import DataUnavailable, InputError
 from vestige.core.checks import one_of, refuse
-from vestige.core.devices import on_cpu
+from vestige.core.machine import on_cpu
 from vestige.data.dataset import DataSet
 from vestige.data.download import cache_folder, cached, retrieve
 from vestige.data.formats import open_npz

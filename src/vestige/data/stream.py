@@ -20,7 +20,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vestige.core import InputError
-from vestige.core.devices import on_cpu
+from vestige.core.machine import on_cpu
 from vestige.data.dataset import DataSet
 from vestige.data.task import Task, TaskInfo, erase
 

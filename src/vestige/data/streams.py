@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from vestige.core import InputError, rng
 from vestige.core.checks import number, one_of, whole
-from vestige.core.devices import on_cpu
+from vestige.core.machine import on_cpu
 from vestige.data.dataset import DataSet
 from vestige.data.stream import Declared, Head, Segment, Stream, TrainLogits, hold_out
 

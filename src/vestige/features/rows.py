@@ -21,8 +21,7 @@ from jaxtyping import Float, Int64, Shaped
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike
-from vestige.core.checks.kinds import as_tensor
+from vestige.core.checks import ArrayLike, as_tensor
 
 # One array, or one array a task.
 Groups: TypeAlias = "ArrayLike | Mapping[str | int, ArrayLike]"

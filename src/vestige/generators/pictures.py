@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike
-from vestige.core.checks.kinds import as_tensor
+from vestige.core.checks import ArrayLike, as_tensor
 from vestige.generators.base import Generator
 from vestige.show import curves, images
 

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from vestige.core import Estimate, VestigeWarning, checks
 from vestige.core.checks import ArrayLike, learnt, option
-from vestige.core.numerics import Moments, sqrt_trace_gram, sqrt_trace_psd
-from vestige.core.numerics.psd import psd_root
+from vestige.core.numerics import Moments, psd_root, sqrt_trace_gram, sqrt_trace_psd
 from vestige.metrics.base import Accumulator, ess, jackknife, measured, merged, two_sets
 
 

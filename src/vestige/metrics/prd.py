@@ -173,8 +173,8 @@ def prd(
 
 
 def _options(**options: int) -> dict[str, int]:
-    lows = {"clusters": 2, "runs": 1}
-    return {name: checks.whole(value, name, "prd", low=lows.get(name)) for name, value in options.items()}
+    lows = {"clusters": 2, "runs": 1, "seed": -math.inf}
+    return {name: checks.whole(value, name, "prd", low=lows[name]) for name, value in options.items()}
 
 
 @dataclass(eq=False)

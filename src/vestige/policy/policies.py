@@ -30,7 +30,7 @@ from torch.nn import functional
 
 from vestige import store
 from vestige.core import checks, rng
-from vestige.core.checks.kinds import ArrayLike, as_tensor
+from vestige.core.checks import ArrayLike, as_tensor
 from vestige.nets.batched import ACTIVATIONS
 
 

@@ -19,8 +19,7 @@ from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike, refuse, whole
-from vestige.core.checks.kinds import as_tensor
+from vestige.core.checks import ArrayLike, as_tensor, refuse, whole
 from vestige.show import style
 from vestige.show.tables import Table, cell, decimals
 

@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,9 +52,7 @@ def test_images_in_chunks(tmp_path):
 
 
 def test_a_file_in_chunks_has_the_moments_of_the_whole(tmp_path):
-    merged = Moments.empty(3)
-    for part in files.chunks(write(tmp_path, ".npy"), 77):
-        merged = merged.merge(Moments.of(part))
+    merged = functools.reduce(Moments.merge, map(Moments.of, files.chunks(write(tmp_path, ".npy"), 77)))
     np.testing.assert_allclose(merged.covariance().numpy(), np.cov(X.T), rtol=1e-12)
 
 

@@ -27,8 +27,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vestige.core import checks, rng
-from vestige.core.checks import ArrayLike, Kind
-from vestige.core.checks.kinds import as_tensor
+from vestige.core.checks import ArrayLike, Kind, as_tensor
 from vestige.ratios.weights.diagnosis import Diagnosis, diagnose
 from vestige.ratios.weights.transforms import log_weight_vector, self_normalise
 
