@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from vestige.chains.one_step import corrected, one_step
+from vestige.chains.estimates import corrected, one_step
 from vestige.ratios import divergences
 from vestige.ratios.divergences import Gaussian, gaussian_divergence
 from vestige.ratios.divergences.terms import Side

@@ -1,6 +1,6 @@
 """Chains: density ratios that outlive their data. r = p/q_t, `p` the data that is gone, `q_t` the model at step t."""
 
-from vestige.chains.chain import STRATEGIES, Chain, step_together
+from vestige.chains.chain import STRATEGIES, Chain
 from vestige.chains.drifting import Drift, gaussians
 from vestige.chains.report import ChainLimits, StepReport, TaskReport
 
@@ -12,5 +12,4 @@ __all__ = [
     "StepReport",
     "TaskReport",
     "gaussians",
-    "step_together",
 ]

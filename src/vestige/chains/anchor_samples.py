@@ -25,6 +25,8 @@ from vestige.ratios.stack.features import mixture_standardiser, quadratic
 # Least weight of a sample. Beside a model so poor that one sample carries all the weight, the others' would round to
 # zero, and a fold without the one would have none to fit; the verdict on such anchor samples is a refusal.
 LEAST_WEIGHT = 1e-30
+NEWTON_STEPS = 50  # at most
+TOLERANCE = 1e-10  # what another step of Newton's would gain
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,33 +39,10 @@ class AnchorSamples:
     inherited: float  # variance that the weights carry, per unit variance of a term: 1/n_real, and earlier anchors
     gap: float  # KL of rows seen in training minus held-out KL, summed over the fits that led here
 
-    @classmethod
-    def weighted(
-        cls,
-        samples: Float[Tensor, "n d"],
-        weights: Float[Tensor, " n"],
-        log_ratio: Float[Tensor, " n"],
-        *,
-        inherited: float,
-        gap: float,
-    ) -> AnchorSamples:
-        """Copies of the samples, each with a weight that is not zero."""
-        return cls(samples.clone(), weights.clamp_min(LEAST_WEIGHT), log_ratio.clone(), inherited, gap)
-
     @property
     def ess(self) -> float:
         """Kish's effective sample size."""
         return 1 / float(self.weights.square().sum())
-
-
-@dataclass(frozen=True)
-class Balanced:
-    """Log weights after balancing, and the largest distance from a target that is left, in standard deviations."""
-
-    log_weights: Float[Tensor, " n"]
-    off: float
-    iterations: int
-    converged: bool
 
 
 def random_relu(z: Float[Tensor, "n d"], count: int, *, generator: torch.Generator) -> Float[Tensor, "n count"]:
@@ -74,20 +53,13 @@ def random_relu(z: Float[Tensor, "n d"], count: int, *, generator: torch.Generat
 
 
 def entropy_balance(
-    log_weights: Float[Tensor, " n"],
-    features: Float[Tensor, "n m"],
-    targets: Float[Tensor, " m"],
-    *,
-    ridge: float = 1e-4,
-    tolerance: float = 1e-10,
-    max_iterations: int = 50,
-) -> Balanced:
-    """The weights w exp(lambda . features) whose feature means are `targets`, up to the ridge on lambda.
+    log_weights: Float[Tensor, " n"], centred: Float[Tensor, "n m"], *, ridge: float = 1e-4
+) -> Float[Tensor, " n"]:
+    """Logarithms of the weights w exp(lambda . centred) under which features less their targets average to zero.
 
-    lambda minimises log sum_i w_i exp(lambda . (features_i - targets)) + ridge/2 |lambda|^2, which is convex, by
-    Newton's method with step halving; the ridge keeps it finite where no weights reach the targets.
+    They do so up to the ridge on lambda, which minimises log sum_i w_i exp(lambda . centred_i) + ridge/2 |lambda|^2,
+    convex, by Newton's method with step halving; the ridge keeps it finite where no weights reach the targets.
     """
-    centred = features - targets
     lam = centred.new_zeros(centred.shape[1])
     eye = ridge * torch.eye(len(lam), dtype=lam.dtype)
 
@@ -96,28 +68,24 @@ def entropy_balance(
         return raw, torch.logsumexp(raw, 0) + ridge / 2 * lam.square().sum()
 
     raw, value = objective(lam)
-    converged, iterations = False, 0
-    while iterations < max_iterations and not converged:
-        iterations += 1
+    for _ in range(NEWTON_STEPS):
         w = torch.softmax(raw, 0)
         mean = w @ centred
         spread = (centred - mean) * w.sqrt()[:, None]
         slope = mean + ridge * lam
         step = -torch.linalg.solve(spread.mT @ spread + eye, slope)
         along = float(slope @ step)
-        size = 1.0
-        while True:
-            moved = lam + size * step
-            raw_moved, value_moved = objective(moved)
-            if bool(value_moved <= value + 1e-4 * size * along) or size < 1e-6:
+        for halvings in range(21):
+            size = 0.5**halvings
+            raw_moved, value_moved = objective(lam + size * step)
+            if bool(value_moved <= value + 1e-4 * size * along):
                 break
-            size /= 2
-        converged = -along / 2 <= tolerance
         if bool(value_moved > value):  # rounding is all that is left
             break
-        lam, raw, value = moved, raw_moved, value_moved
-    log_w = log_normalise(raw)
-    return Balanced(log_w, float((log_w.exp() @ centred).abs().max()), iterations, converged)
+        lam, raw, value = lam + size * step, raw_moved, value_moved
+        if -along / 2 <= TOLERANCE:
+            break
+    return log_normalise(raw)
 
 
 def balance_to(
@@ -131,7 +99,7 @@ def balance_to(
     relu: int,
     ridge: float,
     seed: int,
-) -> Balanced:
+) -> Float[Tensor, " n_q"]:
     """`log_weights` of q's rows, balanced to the means of p's features. Nothing of p is in what is returned."""
     w_p = p.new_full((len(p),), 1 / len(p)) if p_weights is None else p_weights
     w_q = q.new_full((len(q),), 1 / len(q))
@@ -148,9 +116,4 @@ def balance_to(
     target = weighted_mean(on_p, w_p)
     scale = weighted_mean((on_p - target).square(), w_p).sqrt()
     varies = scale > 1e-9 * scale.max()  # a feature that is constant on p carries no target worth a division
-    return entropy_balance(
-        log_weights,
-        (on_q[:, varies] - target[varies]) / scale[varies],
-        torch.zeros(int(varies.sum()), dtype=on_q.dtype),
-        ridge=ridge,
-    )
+    return entropy_balance(log_weights, (on_q[:, varies] - target[varies]) / scale[varies], ridge=ridge)

@@ -7,8 +7,8 @@
     chain.save(folder); chain = Chain.load(folder)               # goes on in another process with the same bits
 
 CDRE section 3 asks for log p/q_t without p (Eq. 5, 11) and for the average of Eq. 13; how the ratio is carried is a
-strategy: see `anchored` (the default), `keyframe` and `every_step` (the paper). What is kept is said by `kept`; it has
-no row of real data, nor a number for each row: divergences are computed inside `step`, for `names`.
+strategy: see `anchored` (the default, and "keyframe") and `every_step` (the paper). What is kept is said by `kept`; it
+has no row of real data, nor a number for each row: divergences are computed inside `step`, for `names`.
 
 Measured with defaults, n = 10000, on 20 data sets that chose no setting: mean(sd), intervals of 95 % that hold the
 truth. The unit of cost is a 2048 x 2048 float32 product on one thread. `python -m benchmarks.chain --seeds 20
@@ -21,7 +21,7 @@ docs/chains.md has the other beds and divergences, what fails, and the open prob
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -30,13 +30,11 @@ import pandas as pd
 from torch import Tensor
 
 from vestige import store
-from vestige.chains.anchored import Anchored, TaskState
+from vestige.chains.anchored import Anchored, Keyframe, TaskState
 from vestige.chains.estimates import report_of
-from vestige.chains.every_step import EveryStep
-from vestige.chains.keyframe import Keyframe
-from vestige.chains.log_linear import LogLinearState
+from vestige.chains.every_step import EveryStep, LogLinearState
 from vestige.chains.report import AVERAGE, ChainLimits, StepReport, Task
-from vestige.chains.strategy import Job, Strategy, TaskLogRatios
+from vestige.chains.strategy import Strategy
 from vestige.core import InputError, NotFitted, StoreError, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, Kind
 from vestige.ratios import divergences, weights
@@ -125,41 +123,29 @@ class Chain:
 
         A refusal or an error leaves the chain as it was.
         """
-        job, born = self._begin(real or {}, model or {}, seed, "Chain.step")
-        report = self._end(job, born, *self.strategy.step(job.state, job.real, job.model, job.seed))
+        owner, t = "Chain.step", self.steps + 1
+        seed = checks.whole(seed, "seed", owner)
+        new, samples = admit(real or {}, model or {}, self._born, self._width, self.min_samples, owner)
+        born = self._born | dict.fromkeys(new, t)
+        state, found = self.strategy.step(
+            self._state,
+            {i: new[task] for i, task in enumerate(born) if task in new},
+            {i: samples[task] for i, task in enumerate(born)},
+            rng.child_seed(seed, "chain", t),
+        )
+        last = {} if self.report_ is None else {r.task: r.running_from for r in self.report_.tasks}
+        reports = [
+            report_of(found[i], task, born[task], self.names, last.get(task, {}), level=self.level, limits=self.limits)
+            for i, task in enumerate(born)
+        ]
+        # everything has been found: only now the chain becomes another
+        report = self.report_ = StepReport(t, tuple(reports))
+        self._born, self._state = born, state
+        self._width = next(iter(samples.values())).shape[1]
+        self._log_ratio_q = {i: f.log_ratio_q for i, f in found.items()}
         if report.warnings:
             warnings.warn(" ".join(report.warnings), VestigeWarning, stacklevel=2)
         return report
-
-    def _begin(
-        self, real: Mapping[Task, ArrayLike], model: Mapping[Task, ArrayLike], seed: int, owner: str
-    ) -> tuple[Job[Any], dict[Task, int]]:
-        """The step as its strategy takes it, tasks by place, and when each task came; everything is checked here."""
-        seed = checks.whole(seed, "seed", owner)
-        real_, model_ = admit(real, model, self._born, self._width, self.min_samples, owner)
-        born = self._born | dict.fromkeys(real_, self.steps + 1)
-        place = {task: i for i, task in enumerate(born)}
-        job = Job(
-            self._state,
-            {place[task]: x for task, x in real_.items()},
-            {place[task]: model_[task] for task in born},
-            rng.child_seed(seed, "chain", self.steps + 1),
-        )
-        return job, born
-
-    def _end(self, job: Job[Any], born: dict[Task, int], state: Any, found: Mapping[int, TaskLogRatios]) -> StepReport:  # noqa: ANN401
-        """Judge what the strategy found, and only then become what it made of the chain."""
-        last = {} if self.report_ is None else {r.task: r.running_from for r in self.report_.tasks}
-        options: dict[str, Any] = {"level": self.level, "limits": self.limits}
-        reports = [
-            report_of(found[i], task, born[task], self.names, last.get(task, {}), **options)
-            for i, task in enumerate(born)
-        ]
-        self.report_ = StepReport(self.steps + 1, tuple(reports))
-        self._born, self._state = born, state
-        self._width = job.model[0].shape[1]
-        self._log_ratio_q = {i: f.log_ratio_q for i, f in found.items()}
-        return self.report_
 
     def _place(self, task: Task, owner: str) -> int:
         if self.report_ is None:
@@ -259,42 +245,6 @@ class Chain:
         chain._born, chain._width, chain._state = dict(read.born), read.width, read.state
         chain._log_ratio_q = dict(enumerate(read.log_ratio_q))
         return chain
-
-
-def step_together(
-    chains: Sequence[Chain],
-    real: Sequence[Mapping[Task, ArrayLike] | None],
-    model: Sequence[Mapping[Task, ArrayLike] | None],
-    *,
-    seeds: Sequence[int] | None = None,
-) -> list[StepReport]:
-    """`Chain.step` of several chains of one kind, each with its own `real`, `model` and seed (0, 1, ... by default).
-
-    They end with what each would have found alone (to rounding). With strategy "every-step" their networks train as
-    one, as long as they know as many tasks and are given as many rows; the others take their steps one after another.
-    A refusal or an error leaves all of them as they were.
-    """
-    owner = "step_together"
-    seeds = range(len(chains)) if seeds is None else seeds
-    if not chains:
-        checks.refuse("chains", owner, "at least one chain", "none")
-    if len({id(chain) for chain in chains}) < len(chains):
-        checks.refuse("chains", owner, "different ones", "one twice")
-    for name, given in (("real", real), ("model", model), ("seeds", seeds)):
-        if len(given) != len(chains):
-            checks.refuse(name, owner, f"as many as there are chains ({len(chains)})", len(given))
-    if any(chain.strategy != chains[0].strategy for chain in chains):
-        checks.refuse("chains", owner, "of one strategy with the same settings", "different ones")
-    begun = [
-        chain._begin(own or {}, samples or {}, seed, owner)
-        for chain, own, samples, seed in zip(chains, real, model, seeds, strict=True)
-    ]
-    done = chains[0].strategy.step_many([job for job, _ in begun])
-    reports = [chain._end(job, born, *each) for chain, (job, born), each in zip(chains, begun, done, strict=True)]
-    told = [f"Chain {i}: {' '.join(report.warnings)}" for i, report in enumerate(reports) if report.warnings]
-    if told:
-        warnings.warn(" ".join(told), VestigeWarning, stacklevel=2)
-    return reports
 
 
 def admit(

@@ -8,7 +8,7 @@ state is stored by the one codec, without loss: a chain that was stored goes on 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -51,16 +51,6 @@ class TaskLogRatios:
     members: Float[Tensor, "m n_q"] | None = None  # log_ratio_q of each member of an ensemble
 
 
-@dataclass(frozen=True, eq=False)
-class Job(Generic[State]):
-    """One chain's step: where it stands, what came in, and its seed."""
-
-    state: State | None
-    real: Mapping[int, Tensor]
-    model: Mapping[int, Tensor]
-    seed: int
-
-
 class Strategy(ABC, Generic[State]):
     """How log p/q_t is carried from one step to the next."""
 
@@ -73,10 +63,6 @@ class Strategy(ABC, Generic[State]):
         self, state: State | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
     ) -> tuple[State, dict[int, TaskLogRatios]]:
         """The state after a step, and what it found; `real` has the tasks that are new, `model` all of them."""
-
-    def step_many(self, jobs: Sequence[Job[State]]) -> list[tuple[State, dict[int, TaskLogRatios]]]:
-        """The steps of several chains: one after the other, unless a strategy can do them at once."""
-        return [self.step(job.state, job.real, job.model, job.seed) for job in jobs]
 
     @abstractmethod
     def log_ratio(self, state: State, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
