@@ -47,16 +47,12 @@ class Alarm:
     @property
     def limit(self) -> float:
         """What must be exceeded."""
-        limit = self.rise if self.above is None else self.above
-        assert limit is not None
-        return limit
+        return next(limit for limit in (self.above, self.rise) if limit is not None)
 
     def __str__(self) -> str:
         whose = "any task" if self.task is None else f"task {self.task!r}"
-        since = "the last step" if self.since == "last" else "it was learnt"
-        what = f"above {self.limit:g}" if self.rise is None else f"more than {self.limit:g} higher than when {since}"
-        if self.rise is not None and self.since == "last":
-            what = f"more than {self.limit:g} higher than at {since}"
+        since = "at the last step" if self.since == "last" else "when it was learnt"
+        what = f"above {self.limit:g}" if self.rise is None else f"more than {self.limit:g} higher than {since}"
         return f"{self.divergence} of {whose} is {what}" + (", by its value alone" if self.by == "value" else "")
 
 

@@ -25,17 +25,32 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vestige import store
 from vestige.core import InputError, StoreError, checks
+from vestige.monitor.alarms import Alarm
 from vestige.monitor.history import MonitorStep
-from vestige.monitor.settings import MonitorSettings
+from vestige.monitor.samples import TableCoding
 
 HEAD, LOCK, STEPS = "monitor.json", "lock", "steps"
 OURS = re.compile(r"monitor\.json|lock|steps|(state|features)-\d{6,}|\.monitor\.json\.\w{8}\.part")
 PAUSE = 0.02  # seconds between two attempts at the lock
 
-Write = Callable[[Path], object]  # writes what belongs into the folder that it is given
+Parts = dict[str, int]  # the step that each part of the folder is from
+Writes = dict[str, Callable[[Path], object]]  # each writes what belongs into the folder that it is given
+
+
+@dataclass(frozen=True)
+class MonitorSettings:
+    """What was chosen when the monitor was made, and the coding of tables, which its first step makes."""
+
+    created: str
+    features: Mapping[str, Any]  # the configuration of the map
+    alarms: tuple[Alarm, ...]
+    keep_moments: bool
+    drop: tuple[str, ...]  # columns of tables
+    coding: TableCoding | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,7 @@ class Folder:
         """What `step` found."""
         return self.path / STEPS / f"{step:06d}.json"
 
-    def read_head(self) -> tuple[MonitorSettings, dict[str, int]]:
+    def read_head(self) -> tuple[MonitorSettings, Parts]:
         """Settings, and the step that each part is from; that of "state" is the last finished one."""
         if not self.head.is_file():
             raise InputError(f"The folder '{self.path}' must hold a monitor. Got one without {HEAD} instead.")
@@ -91,7 +106,7 @@ class Folder:
         finally:
             os.close(handle)  # which gives the lock back
 
-    def begin(self, settings: MonitorSettings, writes: Mapping[str, Write]) -> None:
+    def begin(self, settings: MonitorSettings, writes: Writes) -> None:
         """Make the folder of a new monitor at step 0; one that holds anything else is refused."""
         owner, must = "Monitor.create", "a new or empty folder"
         if self.path.exists() and not self.path.is_dir():
@@ -105,23 +120,18 @@ class Folder:
                 checks.refuse("folder", owner, must, f"{self.path}, which holds a monitor,")
             self.sweep({})  # what a creation that was killed has left
             (self.path / STEPS).mkdir()
-            self._advance(0, settings, {}, writes)
+            self.commit(settings, {}, writes)
 
     def commit(
-        self,
-        step: int,
-        settings: MonitorSettings,
-        parts: Mapping[str, int],
-        found: MonitorStep,
-        writes: Mapping[str, Write],
-    ) -> dict[str, int]:
-        """Make `step` the last finished one, with the parts that `writes` makes anew. The lock must be held."""
-        store.save(self.step_file(step), "monitor-step", store.encode(found)[0])
-        return self._advance(step, settings, parts, writes)
+        self, settings: MonitorSettings, parts: Parts, writes: Writes, found: MonitorStep | None = None
+    ) -> Parts:
+        """Make the step of `found` the last finished one, with the parts that `writes` makes anew; 0 where it is None.
 
-    def _advance(
-        self, step: int, settings: MonitorSettings, parts: Mapping[str, int], writes: Mapping[str, Write]
-    ) -> dict[str, int]:
+        The lock must be held.
+        """
+        step = 0 if found is None else found.number
+        if found is not None:
+            store.save(self.step_file(step), "monitor-step", store.encode(found)[0])
         for name, write in writes.items():
             write(self.part(name, step))
         _sync(self.path)  # the new parts must be there before anything names them
@@ -130,27 +140,22 @@ class Folder:
         self.sweep(after)
         return after
 
-    def sweep(self, parts: Mapping[str, int]) -> None:
+    def sweep(self, parts: Parts) -> None:
         """Remove what the head does not name: other states, steps that never finished, parts of killed writes.
 
         The lock must be held. Without `parts` there is no head yet, and nothing stays but the lock.
         """
         named = {HEAD, LOCK, *(self.part(name, step).name for name, step in parts.items())}
-        for entry in list(os.scandir(self.path)):
-            if entry.name in named or not OURS.fullmatch(entry.name):
-                continue
-            if entry.name == STEPS and parts:
-                self._sweep_steps(parts["state"])
-            elif entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
+        stale = [at for at in self.path.iterdir() if OURS.fullmatch(at.name) and at.name not in named]
+        if parts:
+            steps = self.path / STEPS
+            later = [at for at in steps.glob("*.json") if at.stem.isdigit() and int(at.stem) > parts["state"]]
+            stale = [*(at for at in stale if at != steps), *later, *steps.glob(".*.part")]
+        for at in stale:
+            if at.is_dir() and not at.is_symlink():
+                shutil.rmtree(at)
             else:
-                os.unlink(entry.path)
-
-    def _sweep_steps(self, last: int) -> None:
-        for entry in list(os.scandir(self.path / STEPS)):
-            number = re.fullmatch(r"(\d{6,})\.json", entry.name)
-            if entry.name.endswith(".part") or (number and int(number[1]) > last):
-                os.unlink(entry.path)
+                at.unlink()
 
 
 def _sync(folder: Path) -> None:

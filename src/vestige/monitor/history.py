@@ -18,23 +18,17 @@ smallest truth, so a long history without drift shows a small forgetting: read i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from vestige.chains import StepReport
-from vestige.chains.chain import SHOWN
 from vestige.chains.report import AVERAGE, Task
 from vestige.core import Estimate, checks
 from vestige.monitor.alarms import FiredAlarm
-from vestige.ratios.divergences import get as divergence
-
-Cells = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -55,56 +49,41 @@ class MonitorStep:
         return self.report.step
 
 
-def known(steps: Sequence[MonitorStep]) -> dict[Task, int]:
+Steps = Sequence[MonitorStep]
+
+
+def known(steps: Steps) -> dict[Task, int]:
     """Each task and the step in which it was learnt, in order of arrival."""
     return {own.task: own.born for own in steps[-1].report.tasks} if steps else {}
 
 
-def computed(steps: Sequence[MonitorStep]) -> tuple[str, ...]:
-    """The divergences that every step has."""
-    return tuple(steps[-1].report.tasks[0].estimates)
-
-
-def asked(steps: Sequence[MonitorStep], names: Iterable[str] | None, owner: str) -> list[str]:
-    """`names` among those computed; without any, the ones that most people ask for."""
-    have = computed(steps)
-    if names is None:
-        return [name for name in SHOWN if name in have] or list(have)
-    return [checks.one_of(divergence(name).name, have, "names", owner) for name in names]
-
-
-def table(steps: Sequence[MonitorStep], names: Iterable[str]) -> pd.DataFrame:
+def table(steps: Steps, names: Sequence[str]) -> pd.DataFrame:
     """Every step's table, one below the other: a row for each step, task (and their average) and divergence."""
-    names = list(names)
-    frames = []
-    for step in steps:
-        frame = step.report.table(names)
-        frame.insert(0, "step", step.number)
-        frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
+    frames = {step.number: step.report.table(names) for step in steps}
+    return pd.concat(frames, names=["step"]).reset_index("step").reset_index(drop=True)
 
 
-def estimates(steps: Sequence[MonitorStep], name: str) -> list[dict[Task, Estimate]]:
+def estimates(steps: Steps, name: str) -> list[dict[Task, Estimate]]:
     """Of each step, the estimate of each task."""
     return [{own.task: own.estimates[name] for own in step.report.tasks} for step in steps]
 
 
-def matrix(steps: Sequence[MonitorStep], name: str) -> pd.DataFrame:
-    """D[t, task]."""
-    rows = [{task: e.value for task, e in found.items()} for found in estimates(steps, name)]
+def matrix(steps: Steps, name: str, of: str = "value") -> pd.DataFrame:
+    """D[t, task], or the end `of` its interval: "low" or "high"."""
+    rows = [{task: getattr(e, of) for task, e in found.items()} for found in estimates(steps, name)]
     index = pd.Index([step.number for step in steps], name="step")
     return pd.DataFrame(rows, index=index, columns=pd.Index(list(known(steps)), name="task", dtype=object), dtype=float)
 
 
-def forgetting(steps: Sequence[MonitorStep], name: str) -> pd.DataFrame:
+def forgetting(steps: Steps, name: str) -> pd.DataFrame:
     """f_{t,j} for every step after the first and every task learnt before it, and their average F_t."""
     found, born, rows = estimates(steps, name), known(steps), []
     for i, step in enumerate(steps):
         parts = []
         for task in [task for task, b in born.items() if b < step.number]:
             # a step at which it was refused cannot be the best one
-            past = [(e.value, s) for s in range(born[task] - 1, i) if not math.isnan((e := found[s][task]).value)]
-            best = found[min(past)[1]][task] if past else None
+            past = [e for e in (found[s][task] for s in range(born[task] - 1, i)) if not math.isnan(e.value)]
+            best = min(past, key=lambda e: e.value, default=None)
             now = found[i][task]
             value = math.nan if best is None else now.value - best.value
             error = math.nan if best is None else math.hypot(now.std_error, best.std_error)
@@ -114,9 +93,7 @@ def forgetting(steps: Sequence[MonitorStep], name: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["step", "task", "value", "std_error", "low", "high"])
 
 
-def intransigence(
-    steps: Sequence[MonitorStep], name: str, reference: Mapping[Task, float] | None = None
-) -> pd.DataFrame:
+def intransigence(steps: Steps, name: str, reference: Mapping[Task, float] | None = None) -> pd.DataFrame:
     """I_j for every task at the step in which it was learnt, and their average."""
     owner, born, found = "Monitor.intransigence", known(steps), estimates(steps, name)
     reference = dict.fromkeys(born, 0.0) if reference is None else reference

@@ -10,7 +10,7 @@ Samples go through the feature map and then into the chain; a map that must be f
 the data that is here then, and stays as it is from then on. That is a deviation from CDRE section 4.2, where the map
 goes on learning: codes of one map beside codes of another would show the map's movement as a drift of the model.
 
-What is in the folder, see `folder`, is all that is kept: see `inventory`. No row of real data is, in raw form or in
+What is in the folder, see `folder`, is all that is kept: see `Monitor.kept`. No row of real data is, in raw form or in
 features. With `keep_moments=False` no average over real rows is either: samples are standardised by the model's own,
 the weights of the anchor samples are left as the ratio gave them, and a feature map is fitted
 on generated samples. The figures of each step and the fitted ratio remain, without which there would be no monitor.
@@ -19,6 +19,7 @@ on generated samples. The figures of each step and the fitted ratio remain, with
 from __future__ import annotations
 
 import copy
+import datetime
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -29,17 +30,18 @@ import pandas as pd
 
 from vestige import features
 from vestige.chains import Chain
+from vestige.chains.chain import SHOWN
 from vestige.chains.report import Task
 from vestige.core import NotFitted, StoreError, VestigeWarning, checks
 from vestige.features import FeatureMap
-from vestige.monitor import history, samples, settings
-from vestige.monitor.alarms import Alarm, FiredAlarm, fired
-from vestige.monitor.folder import Folder, Write
+from vestige.monitor import history, samples
+from vestige.monitor.alarms import DEFAULT, Alarm, FiredAlarm, fired
+from vestige.monitor.folder import Folder, MonitorSettings, Parts, Writes
 from vestige.monitor.history import MonitorStep
-from vestige.monitor.inventory import inventory
 from vestige.monitor.samples import Given
-from vestige.monitor.settings import MonitorSettings
+from vestige.ratios.divergences import get as divergence
 
+OWNER = "Monitor.create"
 FEATURES_FILE = "features.json"
 WAIT = 60.0  # seconds that a step waits for another process to finish its own
 
@@ -50,7 +52,7 @@ class Monitor:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._settings: MonitorSettings
-        self._parts: Mapping[str, int]  # the step that each part of the folder is from
+        self._parts: Parts  # the step that each part of the folder is from
         self._steps: list[MonitorStep] = []
         self._chain: Chain | None = None  # after the last step, if it is in memory
         self._map: FeatureMap | None = None
@@ -73,12 +75,11 @@ class Monitor:
         options; `alarms` default to `vestige.monitor.alarms.DEFAULT`; `drop` names columns of tables to leave out.
         """
         keep_moments = bool(keep_moments)
-        fresh, seen = settings.chain_of(chain, keep_moments=keep_moments), settings.map_of(features)
-        limits = settings.alarms_of(alarms, fresh.names)
-        writes: dict[str, Write] = {"state": fresh.save}
+        fresh, seen = _chain_of(chain, keep_moments=keep_moments), _map_of(features)
+        writes: Writes = {"state": fresh.save}
         if seen.shape_ is not None:  # fitted already, by somebody else
             writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
-        chosen = MonitorSettings(settings.now(), seen.config(), tuple(limits), keep_moments, tuple(drop))
+        chosen = MonitorSettings(_now(), seen.config(), _alarms_of(alarms, fresh.names), keep_moments, tuple(drop))
         place = Folder(Path(folder))
         place.begin(chosen, writes)
         return cls(place)
@@ -145,7 +146,7 @@ class Monitor:
         """
         seed = checks.whole(seed, "seed", "Monitor.step")
         wait = checks.number(wait, "wait", "Monitor.step", low=0)
-        with self._folder.locked(wait), warnings.catch_warnings(record=True) as heard:
+        with self._folder.locked(wait), warnings.catch_warnings(record=True) as raised:
             warnings.simplefilter("always", VestigeWarning)
             self._catch_up()
             self._folder.sweep(self._parts)
@@ -155,7 +156,7 @@ class Monitor:
                 self._chain = self._map = None  # they may be ahead of the folder
                 raise
             self._steps.append(step)
-        for warning in heard:  # the step stands, so a filter that makes errors of warnings must not undo it
+        for warning in raised:  # the step stands, so a filter that makes errors of warnings must not undo it
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         return step
 
@@ -167,7 +168,7 @@ class Monitor:
         chosen, chain, seen = self._settings, self.chain, self._features()
         real_, model_, coding = samples.read(real, model, chosen.coding, chosen.drop)
         rows = samples.admitted(real_, model_, seen.shape_, chain.min_samples)
-        writes: dict[str, Write] = {"state": chain.save}
+        writes: Writes = {"state": chain.save}
         if seen.shape_ is None and (real_ or model_):
             seen = copy.deepcopy(seen).fit(real_ if chosen.keep_moments and real_ else model_, seed=seed)
             writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
@@ -178,9 +179,9 @@ class Monitor:
             warnings.warn(text, VestigeWarning, stacklevel=3)
         told = fired(chosen.alarms, [*(step.report for step in self._steps), report])
         counts = [tuple((task, len(x)) for task, x in side.items()) for side in rows]
-        step = MonitorStep(report, told, seed, settings.now(), counts[0], counts[1], copied)
+        step = MonitorStep(report, told, seed, _now(), counts[0], counts[1], copied)
         chosen = replace(chosen, coding=coding)
-        self._parts = self._folder.commit(report.step, chosen, self._parts, step, writes)
+        self._parts = self._folder.commit(chosen, self._parts, writes, step)
         self._settings, self._map = chosen, seen
         return step
 
@@ -210,40 +211,41 @@ class Monitor:
         if self._map is None:
             fitted = self._parts.get("features")
             if fitted is None:
-                self._map = settings.map_of(self._settings.features)
+                self._map = _map_of(self._settings.features)
             else:
                 self._map = features.load(self._folder.part("features", fitted) / FEATURES_FILE)
         return self._map
 
     def table(self, names: Iterable[str] | None = None) -> pd.DataFrame:
         """Every step's divergences, per task and averaged, with interval, ESS, depth and verdict."""
-        steps = self._begun("Monitor.table")
-        return history.table(steps, history.asked(steps, names, "Monitor.table"))
+        return history.table(self._steps, self._asked("Monitor.table", names))
 
     def matrix(self, name: str = "js") -> pd.DataFrame:
         """D[t, task]: a row for each step, NaN before a task was learnt and where it was refused."""
-        return history.matrix(*self._asked(name, "Monitor.matrix"))
+        return history.matrix(self._steps, *self._asked("Monitor.matrix", [name]))
 
     def forgetting(self, name: str = "js") -> pd.DataFrame:
         """How far each task is behind its best earlier step, at every step, and the average: see `history`."""
-        return history.forgetting(*self._asked(name, "Monitor.forgetting"))
+        return history.forgetting(self._steps, *self._asked("Monitor.forgetting", [name]))
 
     def intransigence(self, name: str = "js", reference: Mapping[Task, float] | None = None) -> pd.DataFrame:
         """How far each task was from `reference` (0: the data itself) in the step in which it was learnt."""
-        return history.intransigence(*self._asked(name, "Monitor.intransigence"), reference)
+        return history.intransigence(self._steps, self._asked("Monitor.intransigence", [name])[0], reference)
 
     def kept(self) -> pd.DataFrame:
         """A row for each array in the folder: where it stands, its shape, and what it is."""
-        return inventory(self.chain, self._features(), self.keep_moments)
+        own, seen = self.chain.kept(), self._features()
+        rows = [("chain", name, shape, _what(name, shape, self.keep_moments)) for name, shape in own.items()]
+        state = {} if seen.shape_ is None else seen.state_dict()
+        rows += [("features", name, tuple(x.shape), f"the feature map: {seen.keeps}") for name, x in state.items()]
+        return pd.DataFrame(rows, columns=["part", "name", "shape", "what"])
 
     def report(self, path: str | Path, names: Iterable[str] | None = None) -> Path:
         """Write the history to `path` (.html): curves, matrix, alarms, verdicts, what is kept. Opens from disk."""
         from vestige.monitor.page import page  # matplotlib is loaded for this alone
 
-        steps = self._begun("Monitor.report")
-        shown = history.asked(steps, names, "Monitor.report")
-        title = f"Monitor of {self.folder.resolve().name}"
-        return page(title, str(self), steps, shown, self.thresholds, self.kept(), self.keep_moments).save(path)
+        shown, title = self._asked("Monitor.report", names), f"Monitor of {self.folder.resolve().name}"
+        return page(title, str(self), self._steps, shown, self.kept(), self._settings).save(path)
 
     def __str__(self) -> str:
         if not self._steps:
@@ -255,11 +257,63 @@ class Monitor:
         whom = ", ".join(dict.fromkeys(repr(alarm.task) for alarm in self.alarms))
         return head + f"{k} alarm{'s fire' if k > 1 else ' fires'}, for task {whom}."
 
-    def _asked(self, name: str, owner: str) -> tuple[list[MonitorStep], str]:
-        steps = self._begun(owner)
-        return steps, history.asked(steps, [name], owner)[0]
-
-    def _begun(self, owner: str) -> list[MonitorStep]:
+    def _asked(self, owner: str, names: Iterable[str] | None) -> list[str]:
+        """`names` among the divergences that every step has; without any, the ones that most people ask for."""
         if not self._steps:
             raise NotFitted(f"{owner} was called before the first step.")
-        return self._steps
+        have = list(self._steps[-1].report.tasks[0].estimates)
+        if names is None:
+            return [name for name in SHOWN if name in have] or have
+        return [checks.one_of(divergence(name).name, have, "names", owner) for name in names]
+
+
+def _chain_of(given: Chain | Mapping[str, Any] | None, *, keep_moments: bool) -> Chain:
+    """A chain that has not begun, which keeps no more than it may."""
+    chain = copy.copy(given) if isinstance(given, Chain) else Chain(**(given or {}))
+    if chain.steps:
+        checks.refuse("chain", OWNER, "one that has not begun", f"one after {chain.steps} steps")
+    if not keep_moments:
+        chain.strategy = replace(chain.strategy, moments=False)  # type: ignore[type-var]
+    return chain
+
+
+def _map_of(given: str | Mapping[str, Any] | FeatureMap) -> FeatureMap:
+    """A feature map of our own, by its name, its configuration, or as a copy."""
+    if isinstance(given, FeatureMap):
+        return copy.deepcopy(given)
+    options: dict[str, Any] = {"map": given} if isinstance(given, str) else dict(given)
+    if "map" not in options:
+        checks.refuse("features", OWNER, "a name, a feature map, or a configuration with 'map'", options)
+    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}  # JSON knows lists alone
+    return features.build(options.pop("map"), **options)
+
+
+def _alarms_of(given: Iterable[Alarm] | None, names: Sequence[str]) -> tuple[Alarm, ...]:
+    """Alarms on divergences that the chain computes; those of `DEFAULT` that it does where none are given."""
+    if given is None:
+        return tuple(alarm for alarm in DEFAULT if alarm.divergence in names)
+    alarms = tuple(replace(alarm, divergence=divergence(alarm.divergence).name) for alarm in given)
+    for alarm in alarms:
+        checks.one_of(alarm.divergence, names, "alarms", OWNER)
+    return alarms
+
+
+def _now() -> str:
+    """The hour, in UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _what(name: str, shape: tuple[int, ...], keep_moments: bool) -> str:
+    """What an array of a chain is an account of."""
+    last = name.rpartition(".")[2]
+    if shape == ():
+        return "a single figure of the fit"
+    if name.startswith("log_ratio_q.") or last in ("log_ratio", "weights", "anchor_weights"):
+        return "a number for each generated sample"
+    if last in ("samples", "anchor", "centres"):
+        return "generated samples, and centres of them"
+    if last in ("shift", "scale"):
+        return f"mean and deviation of {'real and generated samples together' if keep_moments else 'generated samples'}"
+    if ".mixtures." in name:
+        return "means, variances and shares of groups of at least 50 samples, of real ones when a task is learnt"
+    return "what was fitted: weights of the ratio"

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from vestige import show as drawing
 from vestige.chains.report import Task
 from vestige.monitor import history
 from vestige.monitor.alarms import Alarm
-from vestige.monitor.history import MonitorStep
+from vestige.monitor.folder import MonitorSettings
+from vestige.monitor.history import Steps
 from vestige.show import Page, Picture, Table
 
 
 def page(
-    title: str,
-    said: str,
-    steps: Sequence[MonitorStep],
-    names: Sequence[str],
-    alarms: Sequence[Alarm],
-    kept: pd.DataFrame,
-    keep_moments: bool,
+    title: str, said: str, steps: Steps, names: Sequence[str], kept: pd.DataFrame, chosen: MonitorSettings
 ) -> Page:
     """Everything that the history says of the divergences `names`, for reading."""
+    alarms = chosen.alarms
     shown = alarms[0].divergence if alarms else names[0]
     out = Page(title, said)
     out.section("Alarms", *_alarms(steps, alarms))
@@ -34,7 +28,7 @@ def page(
     out.section("Divergences over steps", *(_curve(steps, name, alarms) for name in names))
     out.section(f"Every task at every step: {shown}", _matrix(steps, shown))
     out.section("Forgetting and intransigence", *_lost(steps, shown))
-    out.section("What is kept", *_kept(steps, kept, keep_moments))
+    out.section("What is kept", *_kept(steps, kept, chosen.keep_moments))
     out.section("Steps", _steps(steps))
     return out
 
@@ -45,7 +39,7 @@ def labels(tasks: Sequence[Task]) -> dict[Task, str]:
     return plain if len(set(plain.values())) == len(plain) else {task: repr(task) for task in tasks}
 
 
-def _alarms(steps: Sequence[MonitorStep], alarms: Sequence[Alarm]) -> list[str | Table]:
+def _alarms(steps: Steps, alarms: Sequence[Alarm]) -> list[str | Table]:
     if not alarms:
         return ["No alarm was set."]
     told = Table("set", ("fires when",), [(str(alarm),) for alarm in alarms])
@@ -56,34 +50,27 @@ def _alarms(steps: Sequence[MonitorStep], alarms: Sequence[Alarm]) -> list[str |
     return [told, Table("fired, newest first", ("step", "task", "divergence", "why"), rows)]
 
 
-def _now(steps: Sequence[MonitorStep], names: Sequence[str]) -> Table:
+def _now(steps: Steps, names: Sequence[str]) -> Table:
     last = history.table(steps[-1:], names)
     columns = ("task", "divergence", "value", "low", "high", "depth", "verdict", "reason")
-    rows = [tuple(_cell(row[name]) for name in columns) for _, row in last.iterrows()]
     level = next(iter(steps[-1].report.tasks[0].estimates.values())).level
     note = f"Low and high are the ends of the {level:.0%} interval; depth is how many estimated ratios stand between."
-    return Table(f"step {len(steps)}", columns, rows, note)
+    return Table(f"step {len(steps)}", columns, _rows(last, columns), note)
 
 
-def _curve(history_: Sequence[MonitorStep], name: str, alarms: Sequence[Alarm]) -> Picture:
-    table = history.table(history_, [name])
-    steps = [step.number for step in history_]
-    series: dict[str, Any] = {}
-    bands: dict[str, Any] = {}
-    for task, label in labels(list(history.known(history_))).items():
-        own = table[[have == task and type(have) is type(task) for have in table.task]].set_index("step").reindex(steps)
-        series[label] = own.value.to_numpy(float)
-        bands[label] = (own.low.to_numpy(float), own.high.to_numpy(float))
+def _curve(history_: Steps, name: str, alarms: Sequence[Alarm]) -> Picture:
+    value, low, high = (history.matrix(history_, name, of) for of in ("value", "low", "high"))
+    tasks, steps = labels(list(value.columns)), list(value.index)
+    series = {label: value[task].to_numpy() for task, label in tasks.items()}
+    bands = {label: (low[task].to_numpy(), high[task].to_numpy()) for task, label in tasks.items()}
     limits = {str(a): a.limit for a in alarms if a.divergence == name and a.above is not None}
     title = f"{name} of the model from the data of each task"
-    figure = drawing.curves(
-        series, steps, title=title, x_label="step", y_label=name, bands=bands, reference=limits or None
-    )
+    figure = drawing.curves(series, steps, title=title, x_label="step", y_label=name, bands=bands, reference=limits)
     last = "; ".join(f"task {label} {values[-1]:.3g}" for label, values in series.items())
     return Picture(figure, f"{title}, over {len(steps)} steps, with intervals. At the last step: {last}.")
 
 
-def _matrix(steps: Sequence[MonitorStep], name: str) -> Picture:
+def _matrix(steps: Steps, name: str) -> Picture:
     found = history.matrix(steps, name)
     figure = drawing.matrix(
         found.to_numpy(float),
@@ -97,27 +84,24 @@ def _matrix(steps: Sequence[MonitorStep], name: str) -> Picture:
     return Picture(figure, f"The {name} of every task (columns) at every step (rows); the numbers stand in the cells.")
 
 
-def _lost(steps: Sequence[MonitorStep], name: str) -> list[str | Table]:
+def _lost(steps: Steps, name: str) -> list[str | Table]:
     told = (
         f"Forgetting is how far the {name} of a task lies above its best earlier step; intransigence is what it was in "
         "the step in which the task was learnt. Both are 0 or below where nothing was lost."
     )
-    forgotten = history.forgetting(steps, name)
-    parts: list[str | Table] = [told]
-    if len(forgotten):
-        parts.append(_rows("forgetting at the last step", forgotten[forgotten.step == len(steps)]))
-    return [*parts, _rows("intransigence", history.intransigence(steps, name))]
-
-
-def _rows(title: str, frame: pd.DataFrame) -> Table:
     columns = ("task", "step", "value", "low", "high")
-    return Table(title, columns, [tuple(_cell(row[name]) for name in columns) for _, row in frame.iterrows()])
+    found = history.forgetting(steps, name)
+    lost = _rows(found[found.step == len(steps)], columns)
+    forgotten = [Table("forgetting at the last step", columns, lost)] if lost else []
+    return [told, *forgotten, Table("intransigence", columns, _rows(history.intransigence(steps, name), columns))]
 
 
-def _kept(steps: Sequence[MonitorStep], found: pd.DataFrame, keep_moments: bool) -> list[str | Table]:
-    size = found["shape"].map(math.prod)
-    sums = pd.DataFrame({"what": found["what"], "arrays": 1, "numbers": size}).groupby("what", sort=False).sum()
-    rows = [(str(what), int(row.arrays), int(row.numbers)) for what, row in sums.iterrows()]
+def _rows(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str | float, ...]]:
+    return list(frame[list(columns)].itertuples(index=False, name=None))
+
+
+def _kept(steps: Steps, found: pd.DataFrame, keep_moments: bool) -> list[str | Table]:
+    rows = [(str(what), len(own), sum(map(math.prod, own))) for what, own in found.groupby("what", sort=False)["shape"]]
     words = "No row of real data is kept, in raw form or in features."
     more = " No average over real rows is kept either." if not keep_moments else ""
     copied = sum(step.copies for step in steps)
@@ -125,7 +109,7 @@ def _kept(steps: Sequence[MonitorStep], found: pd.DataFrame, keep_moments: bool)
     return [words + more, *beware, Table("arrays in the folder", ("what", "arrays", "numbers"), rows)]
 
 
-def _steps(steps: Sequence[MonitorStep]) -> Table:
+def _steps(steps: Steps) -> Table:
     rows = [
         (step.number, step.when, step.seed, _counts(step.real_rows), _counts(step.model_rows), len(step.alarms))
         for step in steps
@@ -135,9 +119,3 @@ def _steps(steps: Sequence[MonitorStep]) -> Table:
 
 def _counts(rows: Sequence[tuple[Task, int]]) -> str:
     return ", ".join(f"{task}: {n}" for task, n in rows) or "none"
-
-
-def _cell(value: Any) -> str | float | int:  # noqa: ANN401 - a cell of a DataFrame
-    if isinstance(value, float | np.floating):
-        return float(value)
-    return int(value) if isinstance(value, int | np.integer) else str(value)

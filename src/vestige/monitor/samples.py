@@ -2,32 +2,46 @@
 
 Nothing here keeps a row. `copies` counts model samples that equal a real one in single precision: generated samples are
 kept, so a generator that hands out its training data would have it kept through the back door.
+
+Tables of mixed columns become numbers in one coding for all steps, which knows generated rows alone. `vestige compare`
+encodes two tables together; a monitor must encode next month's table like the first. The coding is made at the first
+step from the model's tables: categories, the medians that stand for missing numbers, and which columns are identifiers
+come from generated rows, so no text and no median of real rows is kept. A category that the model did not generate at
+the first step counts as "other", in real rows too. Of the real tables one thing is kept: which columns have missing
+values. A column whose values are first missing at a later step is refused.
+
+Otherwise as in `data.readers.tables`: one 0/1 feature a category, at most 32 of them; booleans are 0 and 1, dates days
+since 1970, text that is nearly unique is left out; columns go by name.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from vestige.chains.report import Task
-from vestige.core import InputError, checks, rng
+from vestige.core import InputError, checks
 from vestige.core.checks import ArrayLike
 from vestige.data import readers as files
 from vestige.data.readers.address import locate
-from vestige.data.readers.tables import read_table
+from vestige.data.readers.columns import floats, joint_kind, kind_of, plain
+from vestige.data.readers.tables import ID_SHARE, MAX_CATEGORIES, read_table
 from vestige.features.rows import admit, numbers, shape_of
-from vestige.monitor.table_coding import TableCoding
 
 # An array, a DataFrame (text and missing values allowed), or a file as `vestige compare` takes it.
 Given: TypeAlias = "ArrayLike | os.PathLike[str] | str"
 Arrays: TypeAlias = "dict[Task, Any]"
+LEFT_OUT = "left out"
 
 
 def read(
@@ -42,11 +56,10 @@ def read(
         raise InputError("The 'model' of Monitor.step must be tables where 'real' is. Got arrays instead.")
     elif coding is None and drop and (real or model):
         raise InputError(f"The samples of a monitor that drops '{drop[0]}' must be tables. Got arrays instead.")
-    coded: list[Arrays] = []
-    for name, side in zip(("real", "model"), sides, strict=True):
-        labels = {task: f"{name}[{task!r}]" for task in side}
-        encode = None if coding is None else coding.encode
-        coded.append({t: encode(x, labels[t]) if encode and isinstance(x, pa.Table) else x for t, x in side.items()})
+    coded = [
+        {t: coding.encode(x, f"{name}[{t!r}]") if coding and isinstance(x, pa.Table) else x for t, x in side.items()}
+        for name, side in zip(("real", "model"), sides, strict=True)
+    ]
     return coded[0], coded[1], coding
 
 
@@ -93,20 +106,102 @@ def _one_scale(p: Tensor, q: Tensor, task: Task) -> None:
 
 def copies(real: Mapping[Task, Tensor], model: Mapping[Task, Tensor]) -> int:
     """How many rows of `model` are rows of `real`."""
-    if not real:
-        return 0
-    seen, drawn = (np.concatenate([_hashed(x) for x in side.values()]) for side in (real, model))
-    return int(np.isin(drawn, seen).sum())
+    seen = {row for x in real.values() for row in _hashed(x)}
+    return sum(row in seen for x in model.values() for row in _hashed(x)) if seen else 0
 
 
-def _hashed(x: Tensor) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """One number a row, of its values in single precision: equal rows are equal wherever they stand.
+def _hashed(x: Tensor) -> list[int]:
+    """One number a row, of its values in single precision: equal rows are equal wherever they stand."""
+    return [hash(row.tobytes()) for row in numbers(x, torch.float32).numpy() + 0.0]  # -0.0 becomes 0.0
 
-    The bits of each value are mixed first (splitmix64): those of whole numbers end in zeros, which no factor removes.
-    """
-    rows = numbers(x, torch.float32).double().numpy() + 0.0  # bytes as v / 255; -0.0 becomes 0.0
-    bits = np.ascontiguousarray(rows).view(np.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    factors = rng.fork_numpy(0, "copies").integers(1, 2**64, rows.shape[1], dtype=np.uint64) | np.uint64(1)
-    return ((bits ^ (bits >> np.uint64(31))) * factors).sum(1, dtype=np.uint64)
+
+@dataclass(frozen=True)
+class ColumnCoding:
+    """How one column becomes numbers."""
+
+    name: str
+    kind: str  # number, boolean, date, text, or left out
+    categories: tuple[str, ...] = ()
+    fill: float = 0.0  # what stands for a missing number
+    marks_missing: bool = False
+
+
+@dataclass(frozen=True)
+class TableCoding:
+    """How a table becomes numbers."""
+
+    columns: tuple[ColumnCoding, ...]
+
+    @classmethod
+    def of(cls, model: Sequence[pa.Table], real: Sequence[pa.Table], drop: Sequence[str] = ()) -> TableCoding:
+        """The coding that the model's tables ask for."""
+        names = model[0].column_names
+        for name in drop:
+            if name not in names:
+                raise InputError(f"The 'drop' of Monitor must name columns of the tables. Got '{name}' instead.")
+        for table in (*model, *real):
+            _same_columns(names, table)
+        codes = [ColumnCoding(name, LEFT_OUT) if name in drop else _code(name, model, real) for name in names]
+        if all(code.kind == LEFT_OUT for code in codes):
+            raise InputError("The columns of the tables must leave something to compare. Got none instead.")
+        return cls(tuple(codes))
+
+    def encode(self, table: pa.Table, origin: str) -> Float[Tensor, "n d"]:
+        """The rows of `table` as float64."""
+        _same_columns([code.name for code in self.columns], table)
+        blocks = [_encode(code, table, origin) for code in self.columns if code.kind != LEFT_OUT]
+        return torch.from_numpy(np.concatenate(blocks, 1))
+
+
+def _same_columns(names: Sequence[str], table: pa.Table) -> None:
+    alone = sorted(set(names) ^ set(table.column_names))
+    if alone:
+        told = f"'{alone[0]}' in some tables alone"
+        raise InputError(f"The columns of a monitor's tables must be the same at every step. Got {told} instead.")
+
+
+def _part(name: str, table: pa.Table, origin: str) -> tuple[str, pa.Array]:
+    """One column in a plain form, and its kind."""
+    parts = [plain(table.column(name), name, origin)]
+    kind = kind_of(parts[0])
+    return (kind if kind == "empty" else joint_kind(name, parts, [origin])), parts[0]
+
+
+def _code(name: str, model: Sequence[pa.Table], real: Sequence[pa.Table]) -> ColumnCoding:
+    parts = [plain(table.column(name), name, "the model's table") for table in model]
+    kind = joint_kind(name, parts, ["the model's table"] * len(parts))
+    if all(kind_of(part) == "empty" for part in parts):
+        return ColumnCoding(name, LEFT_OUT)
+    missing = any(part.null_count for part in (*parts, *(_part(name, t, "the real table")[1] for t in real)))
+    if kind != "text":
+        values = np.concatenate([floats(part) for part in parts])
+        return ColumnCoding(name, kind, fill=float(np.nanmedian(values)), marks_missing=missing)
+    words = pa.chunked_array([part.cast(pa.large_string()) for part in parts]).drop_null().combine_chunks()
+    counts = pc.value_counts(words)
+    pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
+    ranked = [word for word, _ in sorted(pairs, key=lambda pair: (-pair[1], pair[0]))]
+    if len(ranked) > MAX_CATEGORIES and len(ranked) > ID_SHARE * len(words):
+        return ColumnCoding(name, LEFT_OUT)
+    return ColumnCoding(name, kind, categories=tuple(sorted(ranked[:MAX_CATEGORIES])))
+
+
+def _encode(code: ColumnCoding, table: pa.Table, origin: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    kind, part = _part(code.name, table, origin)
+    if kind not in ("empty", code.kind) and not {kind, code.kind} <= {"number", "boolean"}:
+        told = f"{kind} in {origin}"
+        raise InputError(f"The column '{code.name}' must be {code.kind}, as at the first step. Got {told} instead.")
+    if code.kind == "text":
+        words = pa.nulls(len(part), pa.large_string()) if kind == "empty" else part
+        known = pa.array(code.categories, pa.large_string())
+        places = pc.fill_null(pc.index_in(words, value_set=known), len(code.categories)).to_numpy(zero_copy_only=False)
+        places = places + words.is_null().to_numpy(zero_copy_only=False)  # beyond "other" stands "missing"
+        return np.eye(len(code.categories) + 2)[places]
+    values = floats(part)
+    if np.isinf(values).any():
+        raise InputError(f"The column '{code.name}' of {origin} must be finite. Got an infinite value instead.")
+    missing = np.isnan(values)
+    if missing.any() and not code.marks_missing:
+        told = f"{int(missing.sum())} missing values in {origin}"
+        raise InputError(f"The column '{code.name}' must be complete, as at the first step. Got {told} instead.")
+    filled = np.where(missing, code.fill, values)
+    return np.stack([filled, missing], 1) if code.marks_missing else filled[:, None]

@@ -10,7 +10,7 @@ from monitor.tiny import CHAIN, contents
 from vestige.core.errors import InputError
 from vestige.data import readers as files
 from vestige.monitor import Monitor
-from vestige.monitor.table_coding import TableCoding as Coding
+from vestige.monitor.samples import TableCoding as Coding
 from vestige.store import decode, encode
 
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
