@@ -23,7 +23,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -123,25 +123,26 @@ def to_tensors(value: object) -> dict[str, Tensor]:
 
 def from_tensors(kind: Any, tensors: Mapping[str, Tensor], *, classes: Mapping[str, type] | None = None) -> Any:  # noqa: ANN401
     """The inverse of `to_tensors`."""
+    return decode(kind, _json(tensors, kind.__name__), tensors, classes=classes)
+
+
+def _json(tensors: Mapping[str, Tensor], owner: str) -> Any:  # noqa: ANN401 - plain JSON
     if JSON not in tensors:
-        raise StoreError(f"The tensor '{JSON}' is missing.")
-    return decode(kind, json.loads(bytes(tensors[JSON].tolist())), tensors, classes=classes)
+        raise StoreError(f"The tensor '{JSON}' of the stored {owner} is missing.")
+    try:
+        return json.loads(bytes(tensors[JSON].tolist()))
+    except ValueError as error:
+        raise StoreError(f"The tensor '{JSON}' of the stored {owner} is no JSON: {error}.") from None
 
 
-def restore(thing: object, data: Any, tensors: Mapping[str, Tensor], classes: Mapping[str, type] | None = None) -> None:  # noqa: ANN401
+def restore(thing: object, data: Any, tensors: Mapping[str, Tensor]) -> None:  # noqa: ANN401 - plain JSON
     """Give `thing`, built from its configuration, what an object like it had learnt; networks load their weights."""
-    _Reader(tensors, classes or {}).into(thing, data, "", learnt_only=True)
+    _Reader(tensors, {}).into(thing, data, "")
 
 
 def restore_tensors(thing: object, state: Mapping[str, Tensor]) -> None:
     """`restore` from what `to_tensors` gave; a tensor too many is refused as well."""
-    if JSON not in state:
-        raise StoreError(f"The tensor '{JSON}' of the stored {type(thing).__name__} is missing.")
-    try:
-        fields = json.loads(bytes(state[JSON].tolist()))
-    except ValueError as error:
-        raise StoreError(f"The tensor '{JSON}' of the stored {type(thing).__name__} is no JSON: {error}.") from None
-    restore(thing, fields, state)
+    restore(thing, _json(state, type(thing).__name__), state)
     unknown = sorted(state.keys() - encode(thing)[1].keys() - {JSON})
     if unknown:
         raise StoreError(f"The tensor '{unknown[0]}' of the stored {type(thing).__name__} is unknown.")
@@ -186,7 +187,7 @@ class _Reader:
         if base in (bool, int, str, type(None)):
             if (data is None) if base is type(None) else (type(data) is base):
                 return data
-            return self.refuse(path, f"a {base.__name__}", data)
+            self.refuse(path, f"a {base.__name__}", data)
         if base is Path:
             return Path(self.read(str, data, path))
         if isinstance(base, type) and issubclass(base, Mapping):
@@ -197,7 +198,7 @@ class _Reader:
             return self.thing(base, data, path)
         raise TypeError(f"The codec has no way to read a {hint} (at '{path}').")
 
-    def refuse(self, path: str, must: str, data: Any) -> Any:  # noqa: ANN401
+    def refuse(self, path: str, must: str, data: Any) -> NoReturn:  # noqa: ANN401
         got = type(data).__name__ if isinstance(data, dict | list) else repr(data)
         raise StoreError(f"The key '{path}' must be {must}. Got {got} instead.")
 
@@ -262,11 +263,10 @@ class _Reader:
         unnamed = base.__name__ if dataclasses.is_dataclass(base) else None  # as `core.plain` writes it
         name = data.get(CLASS, unnamed) if isinstance(data, dict) else None
         if not isinstance(name, str):
-            return self.refuse(path, f"a {base.__name__}", data)
+            self.refuse(path, f"a {base.__name__}", data)
         kind = base if name == base.__name__ else self.classes.get(name)
         if kind is None or not issubclass(kind, base):
             self.refuse(path, f"a {base.__name__}", name)
-            raise AssertionError
         names = stored_names(kind)
         at = f"{path}." if path else ""
         init = {f.name for f in dataclasses.fields(kind) if f.init} if dataclasses.is_dataclass(kind) else set()
@@ -276,18 +276,18 @@ class _Reader:
             which, said = (missing[0], "is missing") if missing else (unknown[0], "is unknown")
             raise StoreError(f"The key '{at}{which}' of the stored {name} {said}.")
         made = kind(**{n: self.read(names[n], data[n], f"{at}{n}") for n in init})
-        self.into(made, data, path, learnt_only=True)
+        self.into(made, data, path)
         return made
 
-    def into(self, thing: object, data: Any, path: str, *, learnt_only: bool) -> None:  # noqa: ANN401
+    def into(self, thing: object, data: Any, path: str) -> None:  # noqa: ANN401
         at = f"{path}." if path else ""
-        names = {n: h for n, h in stored_names(type(thing)).items() if n in data and (n[-1] == "_" or not learnt_only)}
+        names = {n: h for n, h in stored_names(type(thing)).items() if n in data and n[-1] == "_"}
         for name, hint in names.items():
             present = getattr(thing, name, None)
             if isinstance(present, torch.Generator):
                 present.set_state(self.tensor(data[name], f"{at}{name}").cpu())
             elif _like(present, data[name]):
-                self.into(present, data[name], f"{at}{name}", learnt_only=True)
+                self.into(present, data[name], f"{at}{name}")
             elif not _holds_nets(hint):
                 object.__setattr__(thing, name, self.read(hint, data[name], f"{at}{name}"))
         if hasattr(thing, "_rebuild"):
