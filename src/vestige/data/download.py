@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pooch
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from vestige.core import DataUnavailable
 from vestige.data.source import Remote
@@ -48,10 +48,8 @@ def retrieve(remote: Remote, folder: Path, *, progress: bool) -> Path:
     reasons = []
     for url in remote.urls:
         try:
-            with _bar(remote, progress) as bar, _quiet():
-                fetcher = pooch.HTTPDownloader(
-                    progressbar=bar or False, chunk_size=CHUNK_BYTES, timeout=TIMEOUT_SECONDS
-                )
+            with _shown(remote, progress) as bar:
+                fetcher = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK_BYTES, timeout=TIMEOUT_SECONDS)
                 path = pooch.retrieve(url, remote.checksum, fname=remote.file, path=folder, downloader=fetcher)
         except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch's checksum error is a ValueError
             wrong = isinstance(error, ValueError) and "hash" in str(error)
@@ -98,28 +96,16 @@ class _Bar:
 
 
 @contextmanager
-def _bar(remote: Remote, progress: bool) -> Iterator[_Bar | None]:
-    if not progress:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as drawn:
-        yield _Bar(drawn, remote)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Pooch's own lines about what it does would break the bar; its level is given back afterwards."""
+def _shown(remote: Remote, progress: bool) -> Iterator[_Bar]:
+    """A bar for pooch, drawn if `progress`; pooch's own lines would break it, so it says only warnings meanwhile."""
     logger = pooch.get_logger()
     level = logger.level
     logger.setLevel(logging.WARNING)
+    console = Console(stderr=True, quiet=not progress)
     try:
-        yield
+        with Progress(
+            *Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn(), console=console
+        ) as drawn:
+            yield _Bar(drawn, remote)
     finally:
         logger.setLevel(level)

@@ -4,7 +4,6 @@
 - idx, the format of MNIST: two zero bytes, a type, the number of axes, each axis as a big-endian uint32, the bytes.
 - .tar.gz and .zip archives, and the PNG images in them, read in memory. An archive in which any member is a link, a
   device, or a path that climbs out of the archive is refused as a whole, whether or not that member was asked for.
-- the binary form of CIFAR: records of one or two label bytes and 3 x 32 x 32 pixel bytes.
 """
 
 from __future__ import annotations
@@ -143,13 +142,13 @@ def read_idx(path: Path) -> NDArray[Any]:
 
 
 BROKEN_ARCHIVE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
     OSError,
     EOFError,
     NotImplementedError,
     RuntimeError,
+    tarfile.TarError,
+    zlib.error,
+    zipfile.BadZipFile,
 )
 
 
@@ -210,30 +209,3 @@ def decode_png(data: bytes, size: tuple[int, int], where: str) -> NDArray[Any]:
             return np.asarray(image.convert("L"))
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(f"{where} cannot be read as PNG: {str(error).rstrip('.')}.") from None
-
-
-CIFAR_SHAPE = (3, 32, 32)
-CIFAR_PIXELS = 3 * 32 * 32
-# The largest member, CIFAR-100's train.bin, has 50 000 records of 3 074 bytes.
-MAX_CIFAR_BYTES = 50_000 * (CIFAR_PIXELS + 2)
-
-
-def read_records(
-    path: Path, members: tuple[str, ...], *, label_bytes: int, classes: int
-) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
-    """Images and labels of each of `members`; the last label byte of a record is the class."""
-    found = read_members(path, re.compile("|".join(map(re.escape, members))), max_bytes=MAX_CIFAR_BYTES)
-    records = {}
-    for member in members:
-        data = found.get(member)
-        if data is None:
-            refuse("members", str(path), f"an archive with {member}", f"only {sorted(found)}")
-        if not data or len(data) % (label_bytes + CIFAR_PIXELS):
-            must = f"whole records of {label_bytes + CIFAR_PIXELS} bytes"
-            refuse(member, str(path), must, f"{len(data)} bytes")
-        rows = np.frombuffer(data, np.uint8).reshape(-1, label_bytes + CIFAR_PIXELS)
-        y = rows[:, label_bytes - 1].astype(np.int64)
-        if int(y.max()) >= classes:
-            refuse(member, str(path), f"records with labels in 0..{classes - 1}", f"the label {int(y.max())}")
-        records[member] = rows[:, label_bytes:].reshape(-1, *CIFAR_SHAPE), y
-    return records

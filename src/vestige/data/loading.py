@@ -30,8 +30,6 @@ SYSTEM_ROOT = Path("/usr/share/datasets")
 def load(name: str, *, data_dir: str | Path | None = None, download: bool = True, progress: bool = True) -> DataSet:
     """The data set `name`, from the first place that has it; with `download`, the canonical files if none has."""
     source = SOURCES[one_of(name, SOURCES, "name", "data.load")]
-    if source.read_installed is not None:
-        return source.build(source.read_installed(), "installed with scikit-learn")
     path = find_npz(source, data_dir)
     if path is not None and source.read_npz is not None:
         with open_npz(path) as npz:
@@ -40,16 +38,13 @@ def load(name: str, *, data_dir: str | Path | None = None, download: bool = True
     if system is not None and source.read_files is not None:
         folder, files = system
         return source.build(source.read_files(files), str(folder))
-    return _from_cache(source, allowed=download, progress=progress)
+    return _canonical(source, allowed=download, progress=progress)
 
 
 @on_cpu
 def fetch(name: str, *, progress: bool = True) -> DataSet:
     """The data set `name` from its canonical files, downloaded into the cache unless they are there already."""
-    source = SOURCES[one_of(name, SOURCES, "name", "data.fetch")]
-    if source.read_installed is not None:
-        return source.build(source.read_installed(), "installed with scikit-learn")
-    return _from_cache(source, allowed=True, progress=progress)
+    return _canonical(SOURCES[one_of(name, SOURCES, "name", "data.fetch")], allowed=True, progress=progress)
 
 
 def listing(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
@@ -90,7 +85,7 @@ def _where(source: DataSource, data_dir: str | Path | None) -> tuple[str, str | 
 def find_npz(source: DataSource, data_dir: str | Path | None) -> Path | None:
     """`NAME.npz` of `source` in `data_dir`, or in VESTIGE_DATA when that is None; either must be a folder."""
     folder = data_dir if data_dir is not None else os.environ.get("VESTIGE_DATA")
-    if not folder:
+    if not folder or source.read_npz is None:
         return None
     folder = Path(folder).expanduser()
     if not folder.is_dir():
@@ -108,8 +103,10 @@ def find_system(source: DataSource) -> tuple[Path, dict[str, Path]] | None:
     return (folder, paths) if all(path.is_file() for path in paths.values()) else None
 
 
-def _from_cache(source: DataSource, *, allowed: bool, progress: bool) -> DataSet:
-    """From canonical files in the cache; downloads them if `allowed`. Files that cannot be read leave the cache."""
+def _canonical(source: DataSource, *, allowed: bool, progress: bool) -> DataSet:
+    """As installed, or from files in the cache, downloaded if `allowed`. Files that cannot be read leave the cache."""
+    if source.read_installed is not None:
+        return source.build(source.read_installed(), "installed with scikit-learn")
     folder = cache_folder() / source.name
     paths: dict[str, Path] = {}
     for remote in source.remotes:

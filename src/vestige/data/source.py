@@ -57,7 +57,7 @@ class DataSource:
     name: str
     about: str
     licence: str
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ("train_x", "train_y", "test_x", "test_y")  # of its .npz
     read_npz: Callable[[Npz], Parts] | None = None
     read_files: Callable[[Mapping[str, Path]], Parts] | None = None
     read_installed: Callable[[], Parts] | None = None

@@ -10,8 +10,10 @@ border.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int64
@@ -22,30 +24,21 @@ from vestige.core import InputError, rng
 from vestige.core.checks import number, one_of, whole
 from vestige.core.machine import on_cpu
 from vestige.data.dataset import DataSet
-from vestige.data.stream import Declared, Head, Segment, Stream, TrainLogits, hold_out
+from vestige.data.stream import Declared, Segment, Stream, hold_out
 
-
-def class_order(dataset: DataSet, order: Sequence[int] | None, owner: str) -> list[int]:
-    """The classes in the order in which they will come; None is the order of the labels."""
-    n = len(dataset.names)
-    if order is None:
-        return list(range(n))
-    chosen = [whole(c, "order", owner, low=0, high=n - 1) for c in order]
-    if len(set(chosen)) != len(chosen) or not chosen:
-        raise InputError(f"The 'order' of {owner} must be distinct classes. Got {list(order)} instead.")
-    return chosen
+# (train, validation, test) rows of each class, in the order in which the classes come.
+Rows: TypeAlias = dict[int, tuple[Tensor, Tensor, Tensor]]
 
 
 def rows_by_class(
-    dataset: DataSet,
-    classes: Sequence[int],
-    *,
-    per_class: int | None,
-    val_fraction: float,
-    seed: int,
-    owner: str,
-) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
-    """(train, validation, test) rows of each class; an empty class is an error that names it."""
+    dataset: DataSet, order: Sequence[int] | None, per_class: int | None, val_fraction: float, seed: int, owner: str
+) -> Rows:
+    """The rows of the classes in `order` (None: that of the labels); an empty class is an error that names it."""
+    val_fraction = number(val_fraction, "val_fraction", owner, low=0, high=1, open_high=True)
+    n = len(dataset.names)
+    classes = range(n) if order is None else [whole(c, "order", owner, low=0, high=n - 1) for c in order]
+    if len(set(classes)) != len(classes) or not classes:
+        raise InputError(f"The 'order' of {owner} must be distinct classes. Got {list(classes)} instead.")
     found = {}
     for c in classes:
         train = (dataset.train_y == c).nonzero().flatten()
@@ -62,20 +55,36 @@ def rows_by_class(
     return found
 
 
-def joined(
-    rows: dict[int, tuple[Tensor, Tensor, Tensor]], classes: Sequence[int]
-) -> tuple[Int64[Tensor, " a"], Int64[Tensor, " b"], Int64[Tensor, " c"]]:
-    """The rows of several classes together, ascending, for each of the three splits."""
-    train, val, test = (torch.cat([rows[c][i] for c in classes]).sort().values for i in range(3))
-    return train, val, test
+def groups_of(rows: Rows, classes_per_task: int | Sequence[int], owner: str) -> list[list[int]]:
+    """The classes in groups: of one size with a smaller last one, or of the sizes given."""
+    n = len(rows)
+    if isinstance(classes_per_task, int):
+        size = whole(classes_per_task, "classes_per_task", owner, low=1, high=n)
+        return [list(rows)[start : start + size] for start in range(0, n, size)]
+    sizes = [whole(s, "classes_per_task", owner, low=1) for s in classes_per_task]
+    if sum(sizes) != n:
+        raise InputError(f"The 'classes_per_task' of {owner} must sum to {n}. Got {sum(sizes)} instead.")
+    return [group.tolist() for group in torch.tensor(list(rows)).split(sizes)]
 
 
-def output_map(n_classes: int, outputs: dict[int, int]) -> Int64[Tensor, " c"]:
+def output_map(dataset: DataSet, outputs: Mapping[int, int]) -> Int64[Tensor, " c"]:
     """class -> output as a lookup tensor, -1 for classes that do not belong."""
-    table = torch.full((n_classes,), -1, dtype=torch.int64)
+    table = torch.full((len(dataset.names),), -1, dtype=torch.int64)
     for c, o in outputs.items():
         table[c] = o
     return table
+
+
+def segment_of(
+    name: str,
+    dataset: DataSet,
+    rows: Rows,
+    outputs: Mapping[int, int],
+    transform: Callable[[Tensor], Tensor] | None = None,
+) -> Segment:
+    """A task of all `rows`, ascending, whose classes have these outputs."""
+    train, val, test = (torch.cat(parts).sort().values for parts in zip(*rows.values(), strict=True))
+    return Segment(name, dataset, train, val, test, output_map(dataset, outputs), transform)
 
 
 def declare(
@@ -85,29 +94,17 @@ def declare(
 
     A multi-head stream trains and tests each task on its own outputs, so it must know the task at test time.
     """
-    chosen: Head = "multi" if one_of(head, ("single", "multi"), "head", owner) == "multi" else "single"
-    default: TrainLogits = "current" if chosen == "multi" else "seen"
-    logits = (
-        default if train_logits is None else one_of(train_logits, ("current", "seen", "all"), "train_logits", owner)
-    )
-    labels = chosen == "multi" if task_labels_at_test is None else task_labels_at_test
-    if chosen == "multi" and not labels:
+    multi = one_of(head, ("single", "multi"), "head", owner) == "multi"
+    if train_logits is None:
+        train_logits = "current" if multi else "seen"
+    one_of(train_logits, ("current", "seen", "all"), "train_logits", owner)
+    labels = multi if task_labels_at_test is None else task_labels_at_test
+    if multi and not labels:
         raise InputError(
             f"The 'task_labels_at_test' of {owner} must be True with head='multi', which picks the outputs by task. "
             "Got False instead."
         )
-    return Declared(chosen, logits, labels, **rest)  # type: ignore[arg-type]
-
-
-def group_sizes(classes_per_task: int | Sequence[int], n_classes: int, owner: str) -> list[int]:
-    """Sizes of the groups of classes: equal with a smaller last one, or as given."""
-    if isinstance(classes_per_task, int):
-        size = whole(classes_per_task, "classes_per_task", owner, low=1, high=n_classes)
-        return [min(size, n_classes - start) for start in range(0, n_classes, size)]
-    sizes = [whole(s, "classes_per_task", owner, low=1) for s in classes_per_task]
-    if sum(sizes) != n_classes:
-        raise InputError(f"The 'classes_per_task' of {owner} must sum to {n_classes}. Got {sum(sizes)} instead.")
-    return sizes
+    return Declared(head, train_logits, labels, **rest)  # type: ignore[arg-type]
 
 
 @on_cpu
@@ -128,27 +125,21 @@ def split(
     Output i is the i-th class of `order`, so that a task's outputs are neighbours. `per_class` caps the training rows
     of each class; `val_fraction` of them are held out for validation.
     """
-    owner = "split"
-    declared = declare(head, train_logits, task_labels_at_test, owner)
-    val_fraction = number(val_fraction, "val_fraction", owner, low=0, high=1, open_high=True)
-    classes = class_order(dataset, order, owner)
-    rows = rows_by_class(
-        dataset, classes, per_class=per_class, val_fraction=val_fraction, seed=seed, owner=f"split({dataset.name})"
-    )
-    sizes = group_sizes(classes_per_task, len(classes), owner)
-    segments, start = [], 0
-    for size in sizes:
-        group = classes[start : start + size]
-        outputs = output_map(len(dataset.names), {c: start + i for i, c in enumerate(group)})
+    declared = declare(head, train_logits, task_labels_at_test, "split")
+    rows = rows_by_class(dataset, order, per_class, val_fraction, seed, "split")
+    groups = groups_of(rows, classes_per_task, "split")
+    place = {c: i for i, c in enumerate(rows)}
+    segments = []
+    for group in groups:
         name = "/".join(dataset.names[c] for c in group)
-        segments.append(Segment(name, dataset, *joined(rows, group), outputs))
-        start += size
+        segments.append(segment_of(name, dataset, {c: rows[c] for c in group}, {c: place[c] for c in group}))
     config = {
-        "stream": "split", "data": dataset.name, "digest": dataset.digest, "classes_per_task": sizes, "order": classes,
-        "head": declared.head, "train_logits": declared.train_logits, "val_fraction": val_fraction,
-        "task_labels_at_test": declared.task_labels_at_test, "per_class": per_class, "seed": seed,
+        "stream": "split", "data": dataset.name, "digest": dataset.digest, "classes_per_task": [len(g) for g in groups],
+        "order": list(rows), "head": declared.head, "train_logits": declared.train_logits,
+        "val_fraction": float(val_fraction), "task_labels_at_test": declared.task_labels_at_test,
+        "per_class": per_class, "seed": seed,
     }  # fmt: skip
-    return Stream(f"split {dataset.name}", segments, declared, config, len(classes))
+    return Stream(f"split {dataset.name}", segments, declared, config, len(rows))
 
 
 @dataclass(frozen=True)
@@ -174,27 +165,21 @@ def permuted(
     per_class: int | None = None,
 ) -> Stream:
     """Every task has all classes; task k > 0 sees the pixels in an order of its own. Task 0 is the data as it is."""
-    owner = "permuted"
-    n_tasks = whole(n_tasks, "n_tasks", owner, low=1)
-    declared = declare(head, train_logits, None, owner, overlapping=head != "multi", same_inputs=True)
-    val_fraction = number(val_fraction, "val_fraction", owner, low=0, high=1, open_high=True)
-    classes = class_order(dataset, None, owner)
-    rows = joined(
-        rows_by_class(dataset, classes, per_class=per_class, val_fraction=val_fraction, seed=seed, owner=owner), classes
-    )
-    k, pixels = len(classes), dataset.train_x[0].numel()
+    n_tasks = whole(n_tasks, "n_tasks", "permuted", low=1)
+    declared = declare(head, train_logits, None, "permuted", overlapping=head != "multi", same_inputs=True)
+    rows = rows_by_class(dataset, None, per_class, val_fraction, seed, "permuted")
+    k, pixels, multi = len(rows), dataset.train_x[0].numel(), declared.head == "multi"
     segments = []
     for t in range(n_tasks):
-        shift = t * k if declared.head == "multi" else 0
-        outputs = output_map(k, {c: c + shift for c in classes})
+        outputs = {c: c + t * k if multi else c for c in rows}
         moved = Permute(torch.randperm(pixels, generator=rng.fork(seed, "permutation", t))) if t else None
-        segments.append(Segment(f"permutation {t}", dataset, *rows, outputs, moved))
+        segments.append(segment_of(f"permutation {t}", dataset, rows, outputs, moved))
     config = {
         "stream": "permuted", "data": dataset.name, "digest": dataset.digest, "n_tasks": n_tasks, "head": declared.head,
-        "train_logits": declared.train_logits, "val_fraction": val_fraction, "per_class": per_class, "seed": seed,
+        "train_logits": declared.train_logits, "val_fraction": float(val_fraction), "per_class": per_class,
+        "seed": seed,
     }  # fmt: skip
-    n_outputs = k * n_tasks if declared.head == "multi" else k
-    return Stream(f"permuted {dataset.name}", segments, declared, config, n_outputs)
+    return Stream(f"permuted {dataset.name}", segments, declared, config, k * n_tasks if multi else k)
 
 
 @on_cpu
@@ -209,26 +194,16 @@ def two_task(
     seed: int = 0,
 ) -> Stream:
     """All of `a`, then all of `b` (Farquhar and Gal section 3.2.3); the classes of `b` get outputs of their own."""
-    owner = "two_task"
-    declared = declare(head, train_logits, None, owner)
-    val_fraction = number(val_fraction, "val_fraction", owner, low=0, high=1, open_high=True)
+    declared = declare(head, train_logits, None, "two_task")
     segments, start = [], 0
     for dataset in (a, b):
-        classes = class_order(dataset, None, owner)
-        rows = rows_by_class(
-            dataset,
-            classes,
-            per_class=per_class,
-            val_fraction=val_fraction,
-            seed=seed,
-            owner=f"two_task({dataset.name})",
-        )
-        outputs = output_map(len(classes), {c: start + c for c in classes})
-        segments.append(Segment(dataset.name, dataset, *joined(rows, classes), outputs))
-        start += len(classes)
+        rows = rows_by_class(dataset, None, per_class, val_fraction, seed, "two_task")
+        segments.append(segment_of(dataset.name, dataset, rows, {c: start + c for c in rows}))
+        start += len(rows)
     config = {
         "stream": "two_task", "data": [a.name, b.name], "digest": [a.digest, b.digest], "head": declared.head,
-        "train_logits": declared.train_logits, "val_fraction": val_fraction, "per_class": per_class, "seed": seed,
+        "train_logits": declared.train_logits, "val_fraction": float(val_fraction), "per_class": per_class,
+        "seed": seed,
     }  # fmt: skip
     return Stream(f"{a.name} then {b.name}", segments, declared, config, start)
 
@@ -255,34 +230,28 @@ def overlapping(
     """`split` in which `main_share` of a class's samples come in its own task and the rest, evenly, in the others."""
     owner = "overlapping"
     main_share = number(main_share, "main_share", owner, low=0, high=1)
-    classes = class_order(dataset, order, owner)
-    sizes = group_sizes(classes_per_task, len(classes), owner)
-    n_tasks = len(sizes)
-    rows = rows_by_class(dataset, classes, per_class=per_class, val_fraction=val_fraction, seed=seed, owner=owner)
-    task_of = {c: t for t, group in enumerate(torch.tensor(classes).split(sizes)) for c in group.tolist()}
-    parts: list[list[list[Tensor]]] = [[[] for _ in range(3)] for _ in range(n_tasks)]
-    present: list[set[int]] = [set() for _ in range(n_tasks)]
-    for c in classes:
+    rows = rows_by_class(dataset, order, per_class, val_fraction, seed, owner)
+    groups = groups_of(rows, classes_per_task, owner)
+    n_tasks = len(groups)
+    of_task: list[Rows] = [{} for _ in groups]
+    for own, group in enumerate(groups):
         shares = torch.full((n_tasks,), (1 - main_share) / max(n_tasks - 1, 1), dtype=torch.float64)
-        shares[task_of[c]] = main_share if n_tasks > 1 else 1.0
-        for s in range(3):
-            for t, piece in enumerate(in_shares(rows[c][s], shares, rng.fork(seed, "deal", c, s))):
-                parts[t][s].append(piece)
-                if len(piece):
-                    present[t].add(c)
-    place = {c: i for i, c in enumerate(classes)}
+        shares[own] = main_share if n_tasks > 1 else 1.0
+        for c in group:
+            splits = [in_shares(part, shares, rng.fork(seed, "deal", c, s)) for s, part in enumerate(rows[c])]
+            for task, (train, val, test) in zip(of_task, zip(*splits, strict=True), strict=True):
+                task[c] = train, val, test
     segments = []
-    for t in range(n_tasks):
-        outputs = output_map(len(dataset.names), {c: place[c] for c in present[t]})
-        train, val, test = (torch.cat(p).sort().values for p in parts[t])
-        segments.append(Segment(f"mixture {t}", dataset, train, val, test, outputs))
+    for t, task in enumerate(of_task):
+        outputs = {c: i for i, (c, parts) in enumerate(task.items()) if any(map(len, parts))}
+        segments.append(segment_of(f"mixture {t}", dataset, task, outputs))
     declared = declare("single", train_logits, False, owner, overlapping=main_share < 1 and n_tasks > 1)
     config = {
-        "stream": owner, "data": dataset.name, "digest": dataset.digest, "classes_per_task": sizes, "order": classes,
-        "main_share": main_share, "train_logits": declared.train_logits, "val_fraction": val_fraction,
-        "per_class": per_class, "seed": seed,
+        "stream": owner, "data": dataset.name, "digest": dataset.digest, "classes_per_task": [len(g) for g in groups],
+        "order": list(rows), "main_share": main_share, "train_logits": declared.train_logits,
+        "val_fraction": val_fraction, "per_class": per_class, "seed": seed,
     }  # fmt: skip
-    return Stream(f"overlapping {dataset.name}", segments, declared, config, len(classes))
+    return Stream(f"overlapping {dataset.name}", segments, declared, config, len(rows))
 
 
 @dataclass(frozen=True)
@@ -300,9 +269,7 @@ class Rotate:
         height, width = images.shape[-2:]
         cos, sin = torch.cos(angle), torch.sin(angle)
         # affine_grid works in units of half a side, so an image that is not square needs its ratio back.
-        matrix = torch.stack(
-            [torch.stack([cos, -sin * height / width, cos * 0]), torch.stack([sin * width / height, cos, cos * 0])]
-        )
+        matrix = torch.tensor([[cos, -sin * height / width, 0], [sin * width / height, cos, 0]])
         grid = functional.affine_grid(matrix.expand(len(images), 2, 3), list(images.shape), align_corners=False)
         return functional.grid_sample(images, grid, align_corners=False).reshape(x.shape)
 
@@ -332,84 +299,67 @@ def long(
         raise InputError(f"The 'kinds' of {owner} must be at least one. Got none instead.")
     if "rotation" in kinds and dataset.train_x.ndim < 3:
         raise InputError(f"The 'kinds' of {owner} must be without 'rotation' for a table. Got {dataset.name} instead.")
-    classes = class_order(dataset, None, owner)
-    size = whole(classes_per_task, "classes_per_task", owner, low=1, high=len(classes))
-    rows = rows_by_class(dataset, classes, per_class=None, val_fraction=0.0, seed=seed, owner=owner)
+    rows = rows_by_class(dataset, None, None, 0.0, seed, owner)
+    size = whole(classes_per_task, "classes_per_task", owner, low=1, high=len(rows))
     declared = declare(head, train_logits, None, owner, overlapping=head != "multi", same_inputs="classes" not in kinds)
-    pixels = dataset.train_x[0].numel()
+    pixels, multi = dataset.train_x[0].numel(), declared.head == "multi"
     segments = []
     for t in range(n_tasks):
         g = rng.fork(seed, "long", t)
         kind = kinds[t % len(kinds)]
-        group = sorted(torch.randperm(len(classes), generator=g)[:size].tolist())
-        shift = {c: t * size + i if declared.head == "multi" else c for i, c in enumerate(group)}
-        train, val, test = joined(rows, group)
-        train = train[torch.randperm(len(train), generator=g)[:samples_per_task]].sort().values
+        group = sorted(torch.randperm(len(rows), generator=g)[:size].tolist())
+        outputs = {c: t * size + i if multi else c for i, c in enumerate(group)}
+        name = f"{'/'.join(dataset.names[c] for c in group)} ({kind})"
+        whole_task = segment_of(name, dataset, {c: rows[c] for c in group}, outputs)
+        kept = torch.randperm(len(whole_task.train_rows), generator=g)[:samples_per_task].sort().values
         change: Rotate | Permute | None = None
         if kind == "rotation":
             change = Rotate(float(torch.rand((), generator=g)) * 360)
         elif kind == "permutation":
             change = Permute(torch.randperm(pixels, generator=g))
-        name = f"{'/'.join(dataset.names[c] for c in group)} ({kind})"
-        outputs = output_map(len(dataset.names), shift)
-        segments.append(Segment(name, dataset, train, val, test, outputs, change))
+        segments.append(dataclasses.replace(whole_task, train_rows=whole_task.train_rows[kept], transform=change))
     config = {
         "stream": owner, "data": dataset.name, "digest": dataset.digest, "n_tasks": n_tasks, "kinds": kinds,
         "classes_per_task": size, "samples_per_task": samples_per_task, "head": declared.head,
         "train_logits": declared.train_logits, "seed": seed,
     }  # fmt: skip
-    n_outputs = n_tasks * size if declared.head == "multi" else len(classes)
-    return Stream(f"long {dataset.name}", segments, declared, config, n_outputs)
-
-
-def _cut(rows: Tensor, times: Tensor, n_parts: int) -> list[Tensor]:
-    """Rows in order of time, cut at k / n_parts; times lie in [0, 1]."""
-    order = times.argsort(stable=True)
-    borders = torch.searchsorted(times[order].contiguous(), torch.arange(1, n_parts) / n_parts)
-    return list(torch.tensor_split(rows[order], borders))
+    return Stream(f"long {dataset.name}", segments, declared, config, n_tasks * size if multi else len(rows))
 
 
 def _borderless(
-    kind: str,
     dataset: DataSet,
-    classes: Sequence[int],
-    times: dict[str, tuple[Tensor, Tensor]],
+    rows: Rows,
+    time: Callable[[int, int, torch.Generator], Tensor],
     n_parts: int,
     train_logits: str | None,
     config: Mapping[str, object],
     *,
-    continuous: bool,
+    kind: str,
+    seed: int,
 ) -> Stream:
-    """A stream of `n_parts` stretches of time from (rows, times) of the training and test sets."""
+    """A stream of `n_parts` stretches of time; `time(c, n, generator)` draws those of n rows of class c, in [0, 1]."""
     if train_logits == "current":
         raise InputError(
             f"The 'train_logits' of {kind} must be 'seen' or 'all': the current task's outputs would tell the border. "
             "Got 'current' instead."
         )
     # "seen" is the learner's own to find out where no border is told, so the stream offers every output from the start.
-    declared = declare(
-        "single", "all", False, kind, boundaries_told=False, ordered=True, continuous=continuous, overlapping=True
-    )
-    train, test = (_cut(*times[s], n_parts) for s in ("train", "test"))
-    place = {c: i for i, c in enumerate(classes)}
+    facts = {"boundaries_told": False, "ordered": True, "continuous": kind == "continuous", "overlapping": True}
+    declared = declare("single", "all", False, kind, **facts)
+    cut = []
+    for split, i in (("train", 0), ("test", 2)):
+        times = torch.cat([time(c, len(rows[c][i]), rng.fork(seed, "time", split, c)) for c in rows])
+        order = times.argsort(stable=True)
+        borders = torch.searchsorted(times[order], torch.arange(1, n_parts) / n_parts)
+        cut.append(torch.tensor_split(torch.cat([rows[c][i] for c in rows])[order], borders))
+    place = {c: i for i, c in enumerate(rows)}
     segments = []
-    for k in range(n_parts):
-        present = {int(c) for c in torch.cat([dataset.train_y[train[k]], dataset.test_y[test[k]]]).unique()}
-        outputs = output_map(len(dataset.names), {c: place[c] for c in present})
-        segments.append(Segment(f"time {k}", dataset, train[k], train[k][:0], test[k], outputs))
-    config = {"stream": kind, "data": dataset.name, "digest": dataset.digest, "order": list(classes), **config}
-    return Stream(f"{kind} {dataset.name}", segments, declared, config, len(classes))
-
-
-def _clock(
-    dataset: DataSet, classes: Sequence[int], seed: int, per_class: int | None, owner: str
-) -> dict[str, list[tuple[int, Tensor, torch.Generator]]]:
-    """(class, rows, generator) of both splits, for streams that draw a time for each row."""
-    rows = rows_by_class(dataset, classes, per_class=per_class, val_fraction=0.0, seed=seed, owner=owner)
-    return {
-        name: [(c, rows[c][i], rng.fork(seed, "time", name, c)) for c in classes]
-        for name, i in (("train", 0), ("test", 2))
-    }
+    for k, (train, test) in enumerate(zip(*cut, strict=True)):
+        present = torch.cat([dataset.train_y[train], dataset.test_y[test]]).unique().tolist()
+        outputs = output_map(dataset, {c: place[c] for c in present})
+        segments.append(Segment(f"time {k}", dataset, train, train[:0], test, outputs))
+    about = {"stream": kind, "data": dataset.name, "digest": dataset.digest, "order": list(rows), "seed": seed, **config}
+    return Stream(f"{kind} {dataset.name}", segments, declared, about, len(rows))
 
 
 @on_cpu
@@ -429,18 +379,16 @@ def blurred(
     """
     owner = "blurred"
     width = number(width, "width", owner, low=0, high=1)
-    classes = class_order(dataset, order, owner)
-    sizes = group_sizes(classes_per_task, len(classes), owner)
-    task_of = {c: t for t, group in enumerate(torch.tensor(classes).split(sizes)) for c in group.tolist()}
-    times: dict[str, tuple[Tensor, Tensor]] = {}
-    for name, parts in _clock(dataset, classes, seed, per_class, owner).items():
-        drawn = []
-        for c, rows, g in parts:
-            u, v = torch.rand(2, len(rows), generator=g, dtype=torch.float64)
-            drawn.append((task_of[c] + u + width * (2 * v - 1)).clamp(0, len(sizes)) / len(sizes))
-        times[name] = (torch.cat([rows for _, rows, _ in parts]), torch.cat(drawn))
-    config = {"classes_per_task": sizes, "width": width, "per_class": per_class, "seed": seed}
-    return _borderless(owner, dataset, classes, times, len(sizes), train_logits, config, continuous=False)
+    rows = rows_by_class(dataset, order, per_class, 0.0, seed, owner)
+    groups = groups_of(rows, classes_per_task, owner)
+    task_of = {c: t for t, group in enumerate(groups) for c in group}
+
+    def time(c: int, n: int, generator: torch.Generator) -> Tensor:
+        u, v = torch.rand(2, n, generator=generator, dtype=torch.float64)
+        return (task_of[c] + u + width * (2 * v - 1)).clamp(0, len(groups)) / len(groups)
+
+    config = {"classes_per_task": [len(g) for g in groups], "width": width, "per_class": per_class}
+    return _borderless(dataset, rows, time, len(groups), train_logits, config, kind=owner, seed=seed)
 
 
 @on_cpu
@@ -461,17 +409,15 @@ def continuous(
     owner = "continuous"
     n_parts = whole(n_parts, "n_parts", owner, low=1)
     spread = number(spread, "spread", owner, low=0, open_low=True)
-    classes = class_order(dataset, order, owner)
-    centre = {c: i / max(len(classes) - 1, 1) for i, c in enumerate(classes)}
-    normal = torch.distributions.Normal(torch.tensor(0.0, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64))
-    times: dict[str, tuple[Tensor, Tensor]] = {}
-    for name, parts in _clock(dataset, classes, seed, per_class, owner).items():
-        drawn = []
-        for c, rows, g in parts:  # inverse of the truncated normal's distribution function
-            ends = torch.tensor([-centre[c], 1 - centre[c]], dtype=torch.float64) / spread
-            low, high = normal.cdf(ends)
-            u = low + (high - low) * torch.rand(len(rows), generator=g, dtype=torch.float64)
-            drawn.append((centre[c] + spread * normal.icdf(u)).clamp(0, 1))
-        times[name] = (torch.cat([rows for _, rows, _ in parts]), torch.cat(drawn))
-    config = {"n_parts": n_parts, "spread": spread, "per_class": per_class, "seed": seed}
-    return _borderless(owner, dataset, classes, times, n_parts, train_logits, config, continuous=True)
+    rows = rows_by_class(dataset, order, per_class, 0.0, seed, owner)
+    centre = {c: i / max(len(rows) - 1, 1) for i, c in enumerate(rows)}
+
+    def time(c: int, n: int, generator: torch.Generator) -> Tensor:
+        """By the inverse of the truncated normal's distribution function."""
+        ends = torch.tensor([-centre[c], 1 - centre[c]], dtype=torch.float64) / spread
+        low, high = torch.special.ndtr(ends)
+        u = low + (high - low) * torch.rand(n, generator=generator, dtype=torch.float64)
+        return (centre[c] + spread * torch.special.ndtri(u)).clamp(0, 1)
+
+    config = {"n_parts": n_parts, "spread": spread, "per_class": per_class}
+    return _borderless(dataset, rows, time, n_parts, train_logits, config, kind=owner, seed=seed)

@@ -10,6 +10,7 @@ Debian packages a copy: the same bytes, compressed anew, so its gzipped files do
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,12 @@ def like_mnist(
     def read_npz(npz: Npz) -> Parts:
         return Parts(*image_splits(npz, (28, 28), len(names)), names)
 
-    def read_files(paths: Mapping[str, Path]) -> Parts:
-        return read_mnist_files(paths, names)
-
     return DataSource(
         name=name,
         about=f"60 000 + 10 000 images, 28 x 28, {len(names)} classes",
         licence=licence,
-        keys=("train_x", "train_y", "test_x", "test_y"),
         read_npz=read_npz,
-        read_files=read_files,
+        read_files=partial(read_mnist_files, names=names),
         remotes=tuple(
             Remote(file, tuple(mirror + file for mirror in mirrors), checksum, size)
             for file, (checksum, size) in zip(FILES, checksums_and_sizes, strict=True)
@@ -78,48 +75,32 @@ def _read_pair(images: Path, labels: Path, classes: int) -> tuple[NDArray[Any], 
     return x, y.astype(np.int64)
 
 
-MNIST_NAMES = tuple("0123456789")
-MNIST_MIRRORS = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    "https://storage.googleapis.com/cvdf-datasets/mnist/",
-)
-MNIST_CHECKSUMS_AND_SIZES = (
-    ("md5:f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
-    ("md5:d53e105ee54ea40749a09fcbcd1e9432", 28_881),
-    ("md5:9fb629c4189551a2d022fa330f9573f3", 1_648_877),
-    ("md5:ec29112dd5afa0611ce80d1b7f02629c", 4_542),
-)
-
-MNIST = like_mnist("mnist", MNIST_NAMES, "CC BY-SA 3.0 (as usually stated)", MNIST_MIRRORS, MNIST_CHECKSUMS_AND_SIZES)
-
-FASHION_NAMES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
-FASHION_MIRRORS = (
-    "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-)
-FASHION_CHECKSUMS_AND_SIZES = (
-    ("md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
-    ("md5:25c81989df183df01b3e8a0aad5dffbe", 29_515),
-    ("md5:bef4ecab320f06d8554ea6380940ec79", 4_422_102),
-    ("md5:bb300cfdad3c16e7a12a480ee83cd310", 5_148),
+MNIST = like_mnist(
+    "mnist",
+    tuple("0123456789"),
+    "CC BY-SA 3.0 (as usually stated)",
+    ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+    (
+        ("md5:f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+        ("md5:d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+        ("md5:9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+        ("md5:ec29112dd5afa0611ce80d1b7f02629c", 4_542),
+    ),
 )
 
 FASHION_MNIST = like_mnist(
     "fashion_mnist",
-    FASHION_NAMES,
+    ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     "MIT",
-    FASHION_MIRRORS,
-    FASHION_CHECKSUMS_AND_SIZES,
+    (
+        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    ),
+    (
+        ("md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+        ("md5:25c81989df183df01b3e8a0aad5dffbe", 29_515),
+        ("md5:bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+        ("md5:bb300cfdad3c16e7a12a480ee83cd310", 5_148),
+    ),
     SystemCopy("fashion-mnist", FILES, "apt install dataset-fashion-mnist (Debian, Ubuntu)"),
 )
