@@ -7,10 +7,9 @@ import torch
 from vestige.core.errors import InputError
 from vestige.ratios import Ratio
 from vestige.ratios.bootstrap import Bootstrap
-from vestige.ratios.cross_fit import FittedRows, evaluate
+from vestige.ratios.cross_fit import FittedRows, evaluate, held_out
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.stack.stack import Stack
-from vestige.vestiges import held_out
 
 
 def gaussians(n_p, n_q, *, shift=0.5, scale=1.3, d=2, seed=0):

@@ -10,11 +10,12 @@ import torch
 from vestige.core.errors import InputError, NotEstimable
 from vestige.core.estimate import Estimate
 from vestige.core.plain import plain
+from vestige.ratios.cross_fit import HeldOut
 from vestige.ratios.divergences import Gaussian, estimate, gaussian_divergence
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.weights import diagnose
-from vestige.vestiges import STEPS, HeldOut, compare, two_sets
-from vestige.vestiges.conclusion import conclude
+from vestige.vestiges import STEPS, compare, two_sets
+from vestige.vestiges.two_sets import conclude
 
 QUADRATIC = Logistic(kind="quadratic")
 

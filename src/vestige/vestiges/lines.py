@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -25,75 +24,57 @@ from vestige.metrics.prd import prd
 PAIR_ROWS = 5000
 # The share of rows equal to another beyond which balls around rows say nothing.
 MAX_REPEATED = 0.1
-
-
 # (value, standard error, value for two samples from the same distribution) by name, or the sentence that refuses it
 Found: TypeAlias = dict[str, tuple[float, float, float | None] | str]
 
 
-@dataclass(frozen=True)
-class Sets:
-    """The two sets, whole and in part."""
-
-    p: Float[Tensor, "n_p d"]
-    q: Float[Tensor, "n_q d"]
-    q_weights: Float[Tensor, " n_q"] | None
-    some_p: Float[Tensor, "m_p d"]
-    some_q: Float[Tensor, "m_q d"]
-    some_weights: Float[Tensor, " m_q"] | None
-    seed: int
-
-
-def _fid(s: Sets) -> Found:
+def _fid(p: Tensor, q: Tensor, q_weights: Tensor | None, _: int) -> Found:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = fid(s.p, s.q, q_weights=s.q_weights, extrapolate=True, std_error=True)
+        found = fid(p, q, q_weights=q_weights, extrapolate=True, std_error=True)
     plain = found.value + found.details["bias_removed"]
     at_infinity = str(caught[0].message) if caught else (found.value, found.std_error, 0.0)
     # Both have the same first-order terms, hence the same standard error (see `metrics.fid`).
     return {"fid": (plain, found.std_error, None), "fid_extrapolated": at_infinity}
 
 
-def _kid(s: Sets) -> Found:
-    found = kid(s.some_p, s.some_q, q_weights=s.some_weights)
+def _kid(p: Tensor, q: Tensor, q_weights: Tensor | None, _: int) -> Found:
+    found = kid(p, q, q_weights=q_weights)
     return {"kid": (found.value, found.std_error, 0.0)}
 
 
-def _mmd(s: Sets) -> Found:
-    found = mmd(s.some_p, s.some_q, q_weights=s.some_weights)
+def _mmd(p: Tensor, q: Tensor, q_weights: Tensor | None, _: int) -> Found:
+    found = mmd(p, q, q_weights=q_weights)
     return {"mmd2": (found.value, found.std_error, 0.0)}
 
 
-def _prd(s: Sets) -> Found:
-    found = prd(s.p, s.q, q_weights=s.q_weights, seed=s.seed)
+def _prd(p: Tensor, q: Tensor, q_weights: Tensor | None, seed: int) -> Found:
+    found = prd(p, q, q_weights=q_weights, seed=seed)
     return {
         "prd_f8_recall": (found.f8, found.std_error["f8"], found.same_law["f8"]),
         "prd_f1_8_precision": (found.f1_8, found.std_error["f1_8"], found.same_law["f1_8"]),
     }
 
 
-def _neighbours(s: Sets) -> Found:
-    for name, x in (("real", s.some_p), ("fake", s.some_q)):
+def _neighbours(p: Tensor, q: Tensor, q_weights: Tensor | None, _: int) -> Found:
+    for name, x in (("real", p), ("fake", q)):
         repeated = 1 - len(torch.unique(x, dim=0)) / len(x)
         if repeated > MAX_REPEATED:
             raise NotEstimable(
                 f"Neighbourhoods have no size where rows repeat, and {repeated:.0%} of the {name} rows do."
             )
-    found = precision_recall_density_coverage(s.some_p, s.some_q, q_weights=s.some_weights)
-    return {
-        "precision": (found.precision, found.std_error["precision"], None),
-        "recall": (found.recall, found.std_error["recall"], None),
-        "density": (found.density, found.std_error["density"], 1.0),
-        "coverage": (found.coverage, found.std_error["coverage"], None),
-    }
+    found = precision_recall_density_coverage(p, q, q_weights=q_weights)
+    same = {"density": 1.0}
+    return {name: (getattr(found, name), error, same.get(name)) for name, error in found.std_error.items()}
 
 
-METRICS: dict[str, tuple[Callable[[Sets], Found], tuple[str, ...]]] = {
-    "FID": (_fid, ("fid", "fid_extrapolated")),
-    "KID": (_kid, ("kid",)),
-    "MMD": (_mmd, ("mmd2",)),
-    "PRD": (_prd, ("prd_f8_recall", "prd_f1_8_precision")),
-    "neighbours": (_neighbours, ("precision", "recall", "density", "coverage")),
+# What computes them, whether it compares pairs of rows, and the names of what it finds.
+METRICS: dict[str, tuple[Callable[[Tensor, Tensor, Tensor | None, int], Found], bool, tuple[str, ...]]] = {
+    "FID": (_fid, False, ("fid", "fid_extrapolated")),
+    "KID": (_kid, True, ("kid",)),
+    "MMD": (_mmd, True, ("mmd2",)),
+    "PRD": (_prd, False, ("prd_f8_recall", "prd_f1_8_precision")),
+    "neighbours": (_neighbours, True, ("precision", "recall", "density", "coverage")),
 }
 
 
@@ -112,21 +93,21 @@ def metric_estimates(
     The detail `same` is the value for two samples from the same distribution, None where that is not known.
     """
     rows_p, rows_q = some_rows(len(p), pair_rows, seed, "p"), some_rows(len(q), pair_rows, seed, "q")
-    sets = Sets(p, q, q_weights, p[rows_p], q[rows_q], None if q_weights is None else q_weights[rows_q], seed)
+    whole, part = (p, q, q_weights), (p[rows_p], q[rows_q], None if q_weights is None else q_weights[rows_q])
     out: dict[str, Estimate] = {}
-    for label, (compute, names) in METRICS.items():
+    for label, (compute, of_pairs, names) in METRICS.items():
         on_step(label)
         try:
-            found = compute(sets)
+            found = compute(*(part if of_pairs else whole), seed)
         except (NotEstimable, InputError) as error:
             found = dict.fromkeys(names, str(error))
         for name in names:
             one = found[name]
             if isinstance(one, str):
                 out[name] = Estimate.refused(one, name=name, level=level)
-                continue
-            value, std_error, same = one
-            out[name] = Estimate.normal(value, std_error, level, name=name, details={"same": same})
+            else:
+                value, std_error, same = one
+                out[name] = Estimate.normal(value, std_error, level, name=name, details={"same": same})
     return out
 
 

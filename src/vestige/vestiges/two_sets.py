@@ -7,6 +7,7 @@ table as the sentence that refuses it. The conclusion is one plain sentence made
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,6 @@ from vestige.ratios.divergences import FAMILY, estimates
 from vestige.ratios.permutation import permutation_test
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.weights import Diagnosis, diagnose, resample
-from vestige.vestiges.conclusion import conclude
 from vestige.vestiges.lines import METRICS, PAIR_ROWS, metric_estimates, some_rows
 
 # Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
@@ -45,6 +45,9 @@ MEAN_FACTOR = 2.0
 # A standard error above this is not small.
 NOISE_NATS = 0.1
 PERMUTATIONS = 500
+# The level of the test, and the words for how often a classifier tells the two apart on rows it has not seen.
+ALPHA = 0.05
+WORDS = ((0.55, "slightly"), (0.65, "moderately"), (0.8, "clearly"), (0.95, "strongly"), (math.inf, "almost entirely"))
 STEPS = ("ratio", "test", *METRICS)
 
 
@@ -199,3 +202,29 @@ def _p_value(p: Tensor, q: Tensor, weights: Tensor | None, rows: int, seed: int)
         q = q[resample(max(2, int(worth / 2)), weights.log(), seed)]
     sides = [x[some_rows(len(x), rows, seed, side)] for x, side in ((p, "p"), (q, "q"))]
     return permutation_test(*sides, n=PERMUTATIONS, seed=seed).p_value
+
+
+def conclude(
+    p_value: float, js: Estimate, diagnosis: Diagnosis, real: str, fake: str, *, blind: str | None = None
+) -> str:
+    """One plain sentence: is there a difference, how large is it, and would weights correct it."""
+    accuracy = diagnosis.accuracy if diagnosis.accuracy is not None else 0.5
+    if p_value > ALPHA:
+        bound = "" if math.isnan(js.high) else f", and their JS divergence is at most {max(js.high, 0):.2g} nats"
+        return (
+            f"No difference between {real} and {fake} was found (p = {p_value:.2g}): a classifier tells their rows "
+            f"apart {accuracy:.1%} of the time{bound}."
+        )
+    if blind:
+        return f"The rows of {fake} differ from those of {real} (p = {p_value:.2g}); how much is not known: {blind}."
+    word = next(word for limit, word in WORDS if accuracy < limit)
+    size = "" if math.isnan(js.value) else f", JS {js.value:.2g} [{max(js.low, 0):.2g}, {js.high:.2g}] nats"
+    cure = {
+        "good": f"weights can correct it, and leave {diagnosis.ess_fraction:.0%} of the rows",
+        "usable with care": f"weights can correct it in part (effective share of rows {diagnosis.ess_fraction:.1%})",
+        "unreliable": "weights cannot correct it",
+    }[diagnosis.verdict]
+    return (
+        f"The rows of {fake} differ {word} from those of {real} (p = {p_value:.2g}): a classifier tells them apart "
+        f"{accuracy:.1%} of the time{size}; {cure}."
+    )
