@@ -10,7 +10,7 @@ AXES = {"title": "t", "y_label": "A"}
 
 
 def test_heights_stand_side_by_side_under_their_labels():
-    figure = bars({"paper": [3.0, 1.0], "ours": [2.0, np.nan]}, ["x", "y"], reference={"joint": 4.0}, **AXES)
+    figure = bars({"paper": [3.0, 1.0], "ours": [2.0, np.nan]}, ["x", "y"], **AXES)
     axes = figure.axes[0]
     paper, ours = axes.containers
     assert [bar.get_height() for bar in paper] == [3.0, 1.0]
@@ -20,7 +20,7 @@ def test_heights_stand_side_by_side_under_their_labels():
         assert i - 0.5 < bar.get_x() < bar.get_x() + bar.get_width() < i < i + 0.5
     assert ours[0].get_x() > paper[0].get_x() + paper[0].get_width()
     assert paper[0].get_hatch() != ours[0].get_hatch()
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["paper", "ours", "joint"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["paper", "ours"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["x", "y"]
     assert axes.get_xlim() == (-0.5, 1.5)
 
@@ -39,7 +39,6 @@ def test_error_bars_reach_half_a_width_up_and_down_and_skip_gaps():
         ({"labels": []}, "The 'labels' of bars must be at least one name. Got none instead."),
         ({"series": {"a": [1.0]}}, r"The 'series\['a'\]' of bars must be 2 long. Got 1 instead."),
         ({"errors": {"a": [0.1, -0.1]}}, r"The 'errors\['a'\]' of bars must be 0 or larger. Got -0.1 instead."),
-        ({"reference": {"r": np.nan}}, r"The 'reference\['r'\]' of bars must be"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(arguments, sentence):

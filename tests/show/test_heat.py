@@ -79,7 +79,8 @@ def test_a_matrix_of_gaps_says_so():
 def test_the_table_has_the_colours_of_the_picture():
     heat = Heat(R, ["after 1", "after <2>"], ["one", "two"], "R", better="down", limits=(0, 2), corner="after")
     drawn = matrix(R, better="down", limits=(0, 2), **NAMES).axes[0].images[0]
-    cells = re.findall(r'<td[^>]*?(?: style="background:(#\w{6});color:(\w+)")?><bdi>([^<]*)</bdi></td>', heat.html())
+    html = heat.table().html(heat.styles())
+    cells = re.findall(r'<td[^>]*?(?: style="background:(#\w{6});color:(\w+)")?><bdi>([^<]*)</bdi></td>', html)
     assert [text for _, _, text in cells] == ["0.9000", "-", "0.2500", "1.0000"]
     for (fill, ink, _), value in zip(cells, R.ravel(), strict=True):
         if np.isnan(value):
@@ -87,7 +88,7 @@ def test_the_table_has_the_colours_of_the_picture():
         else:
             assert fill == to_hex(drawn.cmap(drawn.norm(value)))
             assert abs({"white": 1.0, "black": 0.0}[ink] - np.dot(to_rgb(fill), [0.299, 0.587, 0.114])) > 0.4
-    assert "after &lt;2&gt;" in heat.html()
+    assert "after &lt;2&gt;" in html
     assert heat.table().csv() == "after,one,two\nafter 1,0.9,\nafter <2>,0.25,1.0\n"
 
 
@@ -99,6 +100,6 @@ def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(InputError, match="The 'values' of matrix must be finite, or NaN"):
         matrix([[np.inf]], rows=["r"], columns=["a"], title="")
     with pytest.raises(InputError, match=r"The 'columns' of matrix must be 2 names. Got 1 instead."):
-        Heat(R, ["a", "b"], ["a"], "R").html()
+        Heat(R, ["a", "b"], ["a"], "R").styles()
     with pytest.raises(UnknownName, match="The 'better' of matrix must be one of down, neither, up"):
         matrix(R, better="more", **NAMES)

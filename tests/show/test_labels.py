@@ -15,7 +15,7 @@ def written(x, y, names):
         figure, axes = style.sheet(6.0, 5.0, "t")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
-        texts = labels.beside(figure, axes, names, np.asarray(x, float), np.asarray(y, float))
+        texts = labels.beside(figure, axes, names, np.column_stack([x, y]).astype(float))
         figure.draw_without_rendering()
         return axes, texts, [text.get_window_extent() for text in texts]
 

@@ -42,10 +42,9 @@ def luma(colour):
 
 
 def test_series_differ_in_more_than_colour():
-    looks = [(style.colour(i), style.mark(i), str(style.dash(i))) for i in range(60)]
-    assert len(set(looks)) == 60
-    in_grey = [(style.mark(i), str(style.dash(i))) for i in range(45)]
-    assert len(set(in_grey)) == 45
+    looks = [style.look(i) for i in range(60)]
+    assert len({str(look) for look in looks}) == 60
+    assert len({(look["marker"], str(look["linestyle"])) for look in looks[:45]}) == 45  # in grey
 
 
 def test_every_colour_can_be_seen_on_white():

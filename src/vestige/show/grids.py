@@ -44,15 +44,11 @@ class Shades:
         self.colours = matplotlib.colormaps["cividis_r" if better == "down" else "cividis"]
         self.tip = TIPS[bool((measured < low).any()), bool((measured > high).any())]
 
-    def fill(self, value: float) -> tuple[float, float, float]:
-        """Red, green and blue of a cell."""
+    def __call__(self, value: float) -> tuple[str, str]:
+        """The colour of a cell, and black or white, whichever can be read on it."""
         red, green, blue, _ = self.colours(float(self.scale(value)))
-        return red, green, blue
-
-    def ink(self, value: float) -> str:
-        """Black or white, whichever can be read on the cell."""
-        red, green, blue = self.fill(value)
-        return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < DARK else "black"  # luma of ITU-R BT.601
+        dark = 0.299 * red + 0.587 * green + 0.114 * blue < DARK  # luma of ITU-R BT.601
+        return to_hex((red, green, blue)), "white" if dark else "black"
 
 
 @dataclass(frozen=True)
@@ -78,12 +74,8 @@ class Heat:
         """(row, column) of the table -> the colours of a measured cell."""
         cells = _cells(self.values, self.rows, self.columns)
         shades = Shades(cells, self.better, self.limits)
-        measured = [(place, float(v)) for place, v in np.ndenumerate(cells) if np.isfinite(v)]
-        return {(i, j + 1): f"background:{to_hex(shades.fill(v))};color:{shades.ink(v)}" for (i, j), v in measured}
-
-    def html(self) -> str:
-        """A `<table>` whose measured cells are coloured."""
-        return self.table().html(self.styles())
+        looks = {place: shades(float(v)) for place, v in np.ndenumerate(cells) if np.isfinite(v)}
+        return {(i, j + 1): f"background:{fill};color:{ink}" for (i, j), (fill, ink) in looks.items()}
 
 
 def matrix(
@@ -111,11 +103,11 @@ def matrix(
     with style.settings():
         width = BORDER_INCHES[0] + CELL_INCHES[0] * cells.shape[1] + style.longest(rows)
         height = BORDER_INCHES[1] + CELL_INCHES[1] * cells.shape[0] + style.longest(columns) / 2
-        figure, axes = style.sheet(max(width, 4.2), height, title)
+        figure, axes = style.sheet(max(width, 4.2), height, title, column_label, row_label)
         drawn = axes.imshow(np.ma.masked_invalid(cells), cmap=shades.colours, norm=shades.scale, aspect="auto")
         for (i, j), value in np.ndenumerate(cells):
             if np.isfinite(value):
-                look: dict[str, Any] = {"ha": "center", "va": "center", "color": shades.ink(value), "fontsize": 9}
+                look: dict[str, Any] = {"ha": "center", "va": "center", "color": shades(value)[1], "fontsize": 9}
                 text = axes.text(j, i, cell(float(value), places), **look)
                 text.set_in_layout(False)  # it lies inside the axes; measuring thousands of them takes seconds
         style.say_if_blank(axes, cells)
@@ -123,11 +115,7 @@ def matrix(
         tight = style.longest(columns) > 0.8 * CELL_INCHES[0]
         axes.set_xticks(range(len(columns)), style.words(columns), **(slanted if tight else {}))
         axes.set_yticks(range(len(rows)), style.words(rows))
-        axes.set_xlabel(style.word(column_label))
-        axes.set_ylabel(style.word(row_label))
-        axes.grid(visible=False)
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
+        style.bare(axes)
         figure.colorbar(drawn, ax=axes, label=SIDES[better], shrink=0.9, extend=shades.tip)
     return figure
 
@@ -159,7 +147,7 @@ def images(
     `rows` names each row, for instance by its task. `limits` are the values drawn black and white: by default 0 and 255
     for bytes, 0 and 1 for fractions. Values beyond them are refused, not clipped.
     """
-    pixels, dark, light = _pixels(grid, limits)
+    pixels = _pixels(grid, limits)
     n = len(pixels)
     per_row = whole(math.ceil(math.sqrt(n)) if columns is None else columns, "columns", IMAGES, low=1)
     down = math.ceil(n / per_row)
@@ -169,29 +157,22 @@ def images(
     canvas = np.ones((down * height - GAP, per_row * width - GAP, 3))
     for i, image in enumerate(pixels):
         top, left = i // per_row * height, i % per_row * width
-        canvas[top : top + height - GAP, left : left + width - GAP] = (image - dark) / (light - dark)
+        canvas[top : top + height - GAP, left : left + width - GAP] = image
 
     with style.settings():
-        wide = TILE_INCHES * per_row
-        tall = TILE_INCHES * down * height / width
-        figure, axes = style.sheet(
-            max(wide + (0.3 + style.longest(rows or [])), 2.0),
-            max(tall + 0.5, 1.0),
-            title,
-        )
+        wide = TILE_INCHES * per_row + 0.3 + style.longest(rows or [])
+        tall = TILE_INCHES * down * height / width + 0.5
+        figure, axes = style.sheet(max(wide, 2.0), max(tall, 1.0), title)
         axes.imshow(canvas, interpolation="nearest")
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
         axes.set_xticks([])
-        axes.set_yticks(
-            [r * height + (height - GAP) / 2 - 0.5 for r in range(down)] if rows else [], style.words(rows or [])
-        )
-        axes.tick_params(length=0)
+        middles = [r * height + (height - GAP) / 2 - 0.5 for r in range(down)]
+        axes.set_yticks(middles if rows else [], style.words(rows or []))
+        style.bare(axes)
     return figure
 
 
-def _pixels(grid: ArrayLike, limits: tuple[float, float] | None) -> tuple[Float[np.ndarray, "n h w c"], float, float]:
-    """The images as (n, h, w, 3 or 1) with the values of black and white."""
+def _pixels(grid: ArrayLike, limits: tuple[float, float] | None) -> Float[np.ndarray, "n h w c"]:
+    """The images as (n, h, w, 3 or 1), black 0 and white 1."""
     array = as_tensor(grid, "grid", IMAGES).cpu().numpy()
     if array.ndim == 3:
         array = array[..., None]
@@ -206,4 +187,4 @@ def _pixels(grid: ArrayLike, limits: tuple[float, float] | None) -> tuple[Float[
     if not bool(((array >= dark) & (array <= light)).all()):
         found = f"values from {array.min():.4g} to {array.max():.4g}"
         refuse("grid", IMAGES, f"within the limits {dark:g} and {light:g}", found)
-    return array, dark, light
+    return (array - dark) / (light - dark)

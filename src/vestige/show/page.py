@@ -16,31 +16,25 @@ from typing import Self, TypeAlias
 
 from matplotlib.figure import Figure
 
-from vestige.core.checks import one_of, refuse
+from vestige.core.checks import refuse
 from vestige.show.grids import Heat
 from vestige.show.style import encode
 from vestige.show.tables import Table, templates
 from vestige.store import write_bytes
 
-MIME = {"svg": "image/svg+xml", "png": "image/png"}
 # A picture of many marks is smaller as PNG: above this many bytes of SVG, PNG is taken.
 SVG_BYTES = 150_000
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with `alt`, what it shows in words for those who cannot see it, and an optional `caption` below.
-
-    `kind` is "svg", "png" or "auto": SVG unless that is large.
-    """
+    """A figure with `alt`, what it shows in words for those who cannot see it, and an optional `caption` below."""
 
     figure: Figure
     alt: str
     caption: str = ""
-    kind: str = "auto"
 
     def __post_init__(self) -> None:
-        one_of(self.kind, {"auto", *MIME}, "kind", "Picture")
         if not self.alt.strip():
             refuse("alt", "Picture", "words that say what the picture shows", repr(self.alt))
 
@@ -52,9 +46,9 @@ class Picture:
     @property
     def source(self) -> str:
         """The picture itself, as an address that holds it."""
-        small = self.kind == "svg" or (self.kind == "auto" and len(self.svg) <= SVG_BYTES)
-        kind, data = ("svg", self.svg) if small else ("png", encode(self.figure, "png"))
-        return f"data:{MIME[kind]};base64,{base64.b64encode(data).decode()}"
+        small = len(self.svg) <= SVG_BYTES
+        kind, data = ("svg+xml", self.svg) if small else ("png", encode(self.figure, "png"))
+        return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
     @property
     def width(self) -> int:
@@ -76,13 +70,8 @@ class Heading:
     text: str
 
 
-Part: TypeAlias = "str | Table | Heat | Picture | Verbatim | Heading"
-# The macro of `templates/parts.html` that writes a part.
-MACROS = {str: "text", Table: "table", Heat: "heat", Picture: "picture", Verbatim: "code", Heading: "heading"}
-
-
-def _macro(part: object) -> str | None:
-    return next((macro for kind, macro in MACROS.items() if isinstance(part, kind)), None)
+# `templates/parts.html` has a macro for each, by its name.
+Part: TypeAlias = str | Table | Heat | Picture | Verbatim | Heading
 
 
 class Page:
@@ -91,9 +80,8 @@ class Page:
     def __init__(self, title: str, lead: str = "") -> None:
         if not title.strip():
             refuse("title", "Page", "a few words", repr(title))
-        self.title = title
-        self.lead = lead
-        self._sections: list[tuple[str, tuple[Part, ...]]] = []
+        self.title, self.lead = title, lead
+        self.sections: tuple[tuple[str, tuple[Part, ...]], ...] = ()  # headings with their parts, as added
 
     def section(self, heading: str, *parts: Part) -> Self:
         """Add a section: each part a paragraph (a string), a `Table`, `Heat`, `Picture`, `Verbatim` or `Heading`.
@@ -102,25 +90,15 @@ class Page:
         """
         if not heading.strip():
             refuse("heading", "Page.section", "a few words", repr(heading))
-        for part in parts:
-            if _macro(part) is None:
-                refuse(
-                    "parts",
-                    "Page.section",
-                    "strings, Tables, Heats, Pictures, Verbatim or Headings",
-                    type(part).__name__,
-                )
-        self._sections.append((heading, parts))
+        wrong = [type(part).__name__ for part in parts if not isinstance(part, Part)]
+        if wrong:
+            refuse("parts", "Page.section", "strings, Tables, Heats, Pictures, Verbatim or Headings", wrong[0])
+        self.sections += ((heading, parts),)
         return self
-
-    @property
-    def sections(self) -> tuple[tuple[str, tuple[Part, ...]], ...]:
-        """Headings with their parts, as added."""
-        return tuple(self._sections)
 
     def html(self) -> str:
         """The whole page; the same parts give the same text."""
-        return templates().get_template("page.html").render(page=self, macro=_macro) + "\n"
+        return templates().get_template("page.html").render(page=self)
 
     def save(self, path: str | Path) -> Path:
         """The page at `path`, written whole or not at all."""

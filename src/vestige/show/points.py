@@ -26,11 +26,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation, Text
-from matplotlib.ticker import FuncFormatter
-from matplotlib.transforms import BboxBase
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike, number, one_of, refuse
+from vestige.core.checks import ArrayLike, as_tensor, number, one_of, refuse
 from vestige.show import style
 
 # Distances in points, and directions in the order of preference: right, left, above, below, then the corners.
@@ -49,27 +47,22 @@ LEADER = {"arrowstyle": "-", "linewidth": 0.5, "color": "#888888"}
 
 
 def beside(
-    figure: Figure,
-    axes: Axes,
-    names: Sequence[str],
-    x: Float[np.ndarray, " n"],
-    y: Float[np.ndarray, " n"],
-    *,
-    avoid: Sequence[Artist] = (),
+    figure: Figure, axes: Axes, names: Sequence[str], points: Float[np.ndarray, "n 2"], avoid: Sequence[Artist] = ()
 ) -> list[Annotation]:
-    """Write `names` beside the points (x, y) of `axes`; limits and labels of the axes must be final by now."""
+    """Write `names` beside the `points` (x, y) of `axes`; limits and labels of the axes must be final by now."""
     figure.draw_without_rendering()  # the layout settles, so that distances on the paper are known
     frame = axes.get_window_extent()
-    dots = axes.transData.transform(np.column_stack([x, y]))
+    dots = axes.transData.transform(points)
     unit = figure.dpi / 72  # pixels a point
     around = np.hstack([dots - REACH * unit, dots + REACH * unit])
     taken = np.vstack([around, *(np.array(artist.get_window_extent().extents) for artist in avoid)])
     written = []
-    for name, at, dot in zip(names, np.column_stack([x, y]).tolist(), dots, strict=True):
+    for name, at, dot in zip(names, points.tolist(), dots, strict=True):
         text = axes.annotate(name, at, textcoords="offset points", xytext=(0, 0), fontsize=9, path_effects=[HALO])
         text.set_in_layout(False)
         boxes = _boxes(dot, np.array(text.get_window_extent().size), unit)
-        hits = _overlaps(boxes, taken).sum(1) + ~_inside(boxes, frame)
+        inside = np.all((boxes[:, :2] >= frame.min) & (boxes[:, 2:] <= frame.max), axis=1)
+        hits = _overlaps(boxes, taken).sum(1) + ~inside
         best = int(np.argmin(hits))  # of equals the first, which is the nearest
         distance, (right, up) = PLACES[best]
         text.xyann = tuple(OFFSETS[best].tolist())
@@ -95,15 +88,10 @@ def _overlaps(one: Float[np.ndarray, "n 4"], two: Float[np.ndarray, "m 4"]) -> B
     return np.all((first[..., :2] <= second[..., 2:]) & (second[..., :2] <= first[..., 2:]), axis=-1)
 
 
-def _inside(boxes: Float[np.ndarray, "n 4"], frame: BboxBase) -> Bool[np.ndarray, " n"]:
-    return np.all((boxes[:, :2] >= frame.min) & (boxes[:, 2:] <= frame.max), axis=1)
-
-
 PLANE = "plane"
 # How far the axes reach beyond the farthest point, and at least on the other side of zero, as shares of that distance.
 MARGIN = 0.25
 OTHER_SIDE = 0.45
-GOOD = "#009E73"
 
 
 def quadrant(forgetting: float, intransigence: float) -> str:
@@ -121,32 +109,31 @@ def plane(
 ) -> Figure:
     """`points`: name -> (forgetting, intransigence), positive where something was lost; `errors`: their half-widths."""
     style.named(points, "points", PLANE)
-    F = np.array([_finite(f"points[{name!r}]", pair[0]) for name, pair in points.items()])
-    I = np.array([_finite(f"points[{name!r}]", pair[1]) for name, pair in points.items()])  # noqa: E741
-    given = {one_of(name, points, "errors", PLANE): _half(name, pair) for name, pair in (errors or {}).items()}
-    halves = np.array([given.get(name, (0.0, 0.0)) for name in points])
+    pairs = [checks.vector(pair, f"points[{name!r}]", PLANE, length=2).cpu().numpy() for name, pair in points.items()]
+    F, I = np.stack(pairs, 1)  # noqa: E741
+    halves = dict.fromkeys(points, (0.0, 0.0))
+    for name, (up, right) in (errors or {}).items():
+        of = f"errors[{one_of(name, points, 'errors', PLANE)!r}]"
+        halves[name] = number(up, of, PLANE, low=0), number(right, of, PLANE, low=0)
+    ups, rights = np.array(list(halves.values())).T
 
     with style.settings():
-        figure, axes = style.sheet(6.4, 5.2, title)
-        axes.set_xlim(*_reach(I, halves[:, 1]))
-        axes.set_ylim(*_reach(F, halves[:, 0]))
+        lacks = "intransigence: what new tasks lack  \N{RIGHTWARDS ARROW}"
+        figure, axes = style.sheet(6.4, 5.2, title, lacks, "forgetting: what old tasks lost  \N{RIGHTWARDS ARROW}")
+        axes.set(xlim=_reach(I, rights), ylim=_reach(F, ups))
         avoid: list[Artist] = list(_name_quadrants(axes))
-        for i, name in enumerate(points):
-            look: dict[str, Any] = {
-                "color": style.colour(i),
-                "marker": style.mark(i),
-                "markersize": 8,
-                "markeredgecolor": "white",
-            }
-            axes.plot(I[i], F[i], linestyle="none", label=name, **look)
-            up, right = halves[i]
+        for i, (name, x, y, right, up) in enumerate(zip(points, I, F, rights, ups, strict=True)):
+            axes.plot(x, y, label=name, **_dots(i, 8))
             whiskers: dict[str, Any] = {"color": style.colour(i), "linewidth": 1, "zorder": 1.9}
-            avoid += axes.plot([I[i], I[i]], [F[i] - up, F[i] + up], marker="_", **whiskers) if up else []
-            avoid += axes.plot([I[i] - right, I[i] + right], [F[i], F[i]], marker="|", **whiskers) if right else []
-        axes.set_xlabel("intransigence: what new tasks lack  \N{RIGHTWARDS ARROW}")
-        axes.set_ylabel("forgetting: what old tasks lost  \N{RIGHTWARDS ARROW}")
-        beside(figure, axes, style.words(list(points)), I, F, avoid=avoid)
+            avoid += axes.plot([x, x], [y - up, y + up], marker="_", **whiskers) if up else []
+            avoid += axes.plot([x - right, x + right], [y, y], marker="|", **whiskers) if right else []
+        beside(figure, axes, style.words(list(points)), np.column_stack([I, F]), avoid)
     return figure
+
+
+def _dots(i: int, size: int) -> dict[str, Any]:
+    """How the points of the i-th method look."""
+    return style.look(i) | {"linestyle": "none", "markeredgecolor": "white", "markersize": size}
 
 
 def _name_quadrants(axes: Axes) -> list[Text]:
@@ -154,28 +141,14 @@ def _name_quadrants(axes: Axes) -> list[Text]:
     axes.axhline(0, color=style.BLACK, linewidth=0.9)
     axes.axvline(0, color=style.BLACK, linewidth=0.9)
     left, low = axes.get_xlim()[0], axes.get_ylim()[0]
-    axes.add_patch(Rectangle((left, low), -left, -low, color=GOOD, alpha=0.1, linewidth=0))
+    axes.add_patch(Rectangle((left, low), -left, -low, color=style.PALETTE[2], alpha=0.1, linewidth=0))
     corners = []
     for up, right in product((1, -1), repeat=2):
         x, ha = (0.985, "right") if right > 0 else (0.015, "left")
         y, va = (0.985, "top") if up > 0 else (0.015, "bottom")
-        look: dict[str, Any] = {"color": style.GREY, "style": "italic", "gid": "quadrant"}
-        corners.append(
-            axes.text(x, y, quadrant(up, right).replace(" ", "\n", 1), transform=axes.transAxes, ha=ha, va=va, **look)
-        )
+        look: dict[str, Any] = {"color": style.GREY, "style": "italic", "gid": "quadrant", "ha": ha, "va": va}
+        corners.append(axes.text(x, y, quadrant(up, right).replace(" ", "\n", 1), transform=axes.transAxes, **look))
     return corners
-
-
-def _finite(name: str, value: float) -> float:
-    x = number(value, name, PLANE)
-    if np.isinf(x):
-        refuse(name, PLANE, "finite", x)
-    return x
-
-
-def _half(name: str, pair: tuple[float, float]) -> tuple[float, float]:
-    vertical, horizontal = (number(value, f"errors[{name!r}]", PLANE, low=0) for value in pair)
-    return vertical, horizontal
 
 
 def _reach(values: Float[np.ndarray, " n"], halves: Float[np.ndarray, " n"]) -> tuple[float, float]:
@@ -193,9 +166,8 @@ def pareto_front(seconds: Sequence[float], accuracy: Sequence[float]) -> list[in
 
     Of points that are equal in both, all are kept.
     """
-    order = sorted(range(len(seconds)), key=lambda i: (seconds[i], -accuracy[i]))
     front: list[int] = []
-    for i in order:
+    for i in sorted(range(len(seconds)), key=lambda i: (seconds[i], -accuracy[i])):
         last = front[-1] if front else None
         if last is None or accuracy[i] > accuracy[last] or (seconds[i], accuracy[i]) == (seconds[last], accuracy[last]):
             front.append(i)
@@ -215,50 +187,34 @@ def scatter_front(
     `log` draws the seconds in powers of ten.
     """
     style.named(points, "points", FRONT)
-    clouds = {name: _pairs(name, value, log) for name, value in points.items()}
+    clouds = {name: _pairs(f"points[{name!r}]", value, log) for name, value in points.items()}
     every = np.concatenate(list(clouds.values()))
     front = every[pareto_front(every[:, 0].tolist(), every[:, 1].tolist())]
 
     with style.settings():
-        figure, axes = style.sheet(7.0, 4.4, title)
+        figure, axes = style.sheet(7.0, 4.4, title, y_label=y_label)
+        axes.set_xlabel(f"{style.word(x_label)}  (less is better)")
         if log:
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
-        stairs: dict[str, Any] = {
-            "color": style.GREY,
-            "linewidth": 1.1,
-            "linestyle": (0, (4, 3)),
-            "drawstyle": "steps-post",
-        }
+            style.plain_labels(axes.xaxis)
+        stairs = style.REFERENCE | {"color": style.GREY, "drawstyle": "steps-post"}
         axes.plot(front[:, 0], front[:, 1], label="Pareto front", zorder=1.5, **stairs)
         for i, (name, cloud) in enumerate(clouds.items()):
-            marked: dict[str, Any] = {"color": style.colour(i), "marker": style.mark(i), "markeredgecolor": "white"}
-            axes.plot(cloud[:, 0], cloud[:, 1], linestyle="none", markersize=7, label=name, **marked)
+            axes.plot(cloud[:, 0], cloud[:, 1], label=name, **_dots(i, 7))
         axes.margins(0.12)
-        axes.set_xlabel(f"{style.word(x_label)}  (less is better)")
-        axes.set_ylabel(style.word(y_label))
+        axes.autoscale_view()
         # One name a method, at its most accurate point.
         tops = np.stack([cloud[np.argmax(cloud[:, 1])] for cloud in clouds.values()])
-        axes.autoscale_view()
-        beside(figure, axes, style.words(list(clouds)), tops[:, 0], tops[:, 1], avoid=[])
+        beside(figure, axes, style.words(list(clouds)), tops)
     return figure
 
 
 def _pairs(name: str, value: ArrayLike, log: bool) -> Float[np.ndarray, "n 2"]:
-    rows = np.asarray(checks.vector(value, f"points[{name!r}]", FRONT)) if _is_pair(value) else None
-    pairs = rows[None] if rows is not None else checks.matrix(value, f"points[{name!r}]", FRONT).cpu().numpy()
+    found = as_tensor(value, name, FRONT)
+    pairs = checks.matrix(found[None] if found.ndim == 1 else found, name, FRONT).cpu().numpy()
     if pairs.shape[1] != 2:
-        refuse(f"points[{name!r}]", FRONT, "(seconds, accuracy)", f"{pairs.shape[1]} numbers")
-    if bool((pairs[:, 0] <= 0 if log else pairs[:, 0] < 0).any()):
-        refuse(
-            f"points[{name!r}]",
-            FRONT,
-            f"seconds {'above 0 with log=True' if log else 'of 0 or more'}",
-            f"{pairs[:, 0].min():g}",
-        )
+        refuse(name, FRONT, "(seconds, accuracy)", f"{pairs.shape[1]} numbers")
+    least = pairs[:, 0].min()
+    if least < 0 or (log and least == 0):
+        refuse(name, FRONT, f"seconds {'above 0 with log=True' if log else 'of 0 or more'}", f"{least:g}")
     return pairs
-
-
-def _is_pair(value: ArrayLike) -> bool:
-    return np.ndim(value) == 1

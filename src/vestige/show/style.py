@@ -24,10 +24,11 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from vestige.core.checks import ArrayLike, one_of, refuse, vector
-from vestige.show.tables import printable
+from vestige.show.tables import one_line, printable
 from vestige.store import write_bytes
 
 BLACK = "#000000"
@@ -35,6 +36,7 @@ GREY = "#666666"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", BLACK)
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
+REFERENCE: dict[str, Any] = {"color": BLACK, "linestyle": (0, (4, 3)), "linewidth": 1.1}  # the truth, or a front
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
 
 # A longer name is cut, for it would push the picture off the paper; pages and tables have the whole of it.
@@ -78,16 +80,33 @@ def settings() -> Iterator[None]:
         yield
 
 
-def sheet(width: float, height: float, title: str) -> tuple[Figure, Axes]:
-    """An empty figure of that many inches with one set of axes; call it inside `settings()`."""
+def sheet(
+    width: float, height: float, title: str, x_label: str = "", y_label: str = "", *, legend: Sequence[str] = ()
+) -> tuple[Figure, Axes]:
+    """An empty figure of that many inches with one set of axes; call it inside `settings()`.
+
+    Beside it is room for a `legend` of those names.
+    """
+    if len(legend) > 1:
+        width, height = width + 0.5 + longest(legend), max(height, 0.8 + LEGEND_LINE * len(legend))
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    if title:
-        lines = textwrap.wrap(
-            printable(title), max(int(width / TITLE_LETTER), 20), max_lines=3, placeholder=" \N{HORIZONTAL ELLIPSIS}"
-        )
-        axes.set_title("\n".join(lines), loc="left")
+    axes = figure.add_subplot(xlabel=word(x_label), ylabel=word(y_label))
+    cut: dict[str, Any] = {"max_lines": 3, "placeholder": " \N{HORIZONTAL ELLIPSIS}"}
+    axes.set_title("\n".join(textwrap.wrap(printable(title), max(int(width / TITLE_LETTER), 20), **cut)), loc="left")
     return figure, axes
+
+
+def bare(axes: Axes) -> None:
+    """No grid, no ticks, no frame: for cells and images, which are their own."""
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def plain_labels(axis: Axis) -> None:
+    """Numbers beside an axis in powers of ten: matplotlib's own are formulas, which `SETTINGS` switch off."""
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
 
 
 def colour(i: int) -> str:
@@ -95,14 +114,9 @@ def colour(i: int) -> str:
     return PALETTE[i % len(PALETTE)]
 
 
-def mark(i: int) -> str:
-    """The mark of the i-th series."""
-    return MARKS[i % len(MARKS)]
-
-
-def dash(i: int) -> Any:  # noqa: ANN401 - what matplotlib takes for a line style
-    """The dashes of the i-th series."""
-    return DASHES[i % len(DASHES)]
+def look(i: int) -> dict[str, Any]:
+    """Colour, mark and dashes of the i-th series."""
+    return {"color": colour(i), "marker": MARKS[i % len(MARKS)], "linestyle": DASHES[i % len(DASHES)]}
 
 
 def with_gaps(value: ArrayLike, name: str, owner: str, *, length: int | None = None) -> Float[np.ndarray, " n"]:
@@ -121,7 +135,7 @@ def named(series: Mapping[str, Any], name: str, owner: str) -> None:
 
 def word(value: object) -> str:
     """A name as it is drawn: on one line, control characters spelt out, cut after `LONGEST` characters."""
-    text = " ".join(printable(str(value)).split("\n"))
+    text = one_line(str(value))
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -136,19 +150,15 @@ def say_if_blank(axes: Axes, *values: Float[np.ndarray, "..."]) -> None:
         axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", va="center", color=GREY)
 
 
-def legend_space(names: Sequence[str]) -> tuple[float, float]:
-    """Inches to the right that a legend of `names` takes, and the least height of a figure that holds it."""
-    return (0.5 + longest(names), 0.8 + LEGEND_LINE * len(names)) if len(names) > 1 else (0.0, 0.0)
-
-
 def longest(names: Sequence[str]) -> float:
     """Inches that the longest of `names` takes as it is drawn."""
     return LETTER * max((len(name) for name in words(names)), default=0)
 
 
 def legend(axes: Axes, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """Names beside the axes, where they cover no data."""
-    axes.legend(list(handles), words(names), loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+    """Names beside the axes, where they cover no data; a single one needs none."""
+    if len(handles) > 1:
+        axes.legend(list(handles), words(names), loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
 
 
 # What matplotlib would otherwise write about itself and about the hour.

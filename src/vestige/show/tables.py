@@ -80,38 +80,17 @@ class Table:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow([_no_formula(name) for name in self.columns])
-        told = [[_no_formula(rendered(v)) if isinstance(v, Estimate) else _exact(v) for v in row] for row in self.rows]
-        writer.writerows(told)
+        for row in self.rows:
+            writer.writerow([_no_formula(rendered(v)) if isinstance(v, Estimate) else _exact(v) for v in row])
         return buffer.getvalue()
 
     def markdown(self) -> str:
         """A pipe table as GitHub reads it, title before and note after."""
-        lines = [
-            "| " + " | ".join(map(_markdown, self.columns)) + " |",
-            "| " + " | ".join("---" if word else "---:" for word in self.words()) + " |",
-            *("| " + " | ".join(map(_markdown, row)) + " |" for row in self.texts()),
-        ]
-        title = [f"**{_markdown(self.title)}**", ""] if self.title else []
-        note = ["", _markdown(self.note)] if self.note else []
-        return "\n".join([*title, *lines, *note]) + "\n"
+        return templates().get_template("table.md").render(part=self)
 
     def latex(self) -> str:
         """A `table` with booktabs rules (`\\usepackage{booktabs}`); UTF-8, as LaTeX reads it since 2018."""
-        lines = [
-            r"\begin{table}",
-            r"  \centering",
-            rf"  \caption{{{_latex(self.title)}}}" if self.title else "",
-            rf"  \begin{{tabular}}{{{''.join('l' if word else 'r' for word in self.words())}}}",
-            r"    \toprule",
-            "    " + " & ".join(map(_latex, self.columns)) + r" \\",
-            r"    \midrule",
-            *("    " + " & ".join(map(_latex, row)) + r" \\" for row in self.texts()),
-            r"    \bottomrule",
-            r"  \end{tabular}",
-            rf"  \par\smallskip {_latex(self.note)}" if self.note else "",
-            r"\end{table}",
-        ]
-        return "\n".join(line for line in lines if line) + "\n"
+        return templates().get_template("table.tex").render(part=self)
 
     def html(self, styles: Mapping[tuple[int, int], str] | None = None) -> str:
         """A `<table>` with caption and column heads; `styles`: (row, column) -> the `style` of that cell."""
@@ -121,18 +100,19 @@ class Table:
 
 @cache
 def templates() -> Environment:
-    """The templates of pages. Whatever is put into one is escaped, its control characters spelt out."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    """The templates of pages and tables. What is put into HTML is escaped, control characters are spelt out in all."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     found = Environment(
         loader=PackageLoader("vestige.show"),
-        autoescape=True,
+        autoescape=select_autoescape(),
         finalize=lambda value: printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    found.filters |= {"exact": _exact, "line": lambda text: " ".join(printable(text).split())}
+    found.filters |= {"exact": _exact, "line": one_line, "markdown": _markdown, "latex": _latex}
     found.tests |= {"measured": _is_number, "link": lambda value: isinstance(value, Link)}
     found.globals["PROSE"] = PROSE
     return found
@@ -154,10 +134,8 @@ def cell(value: Cell, places: int = 4) -> str:
     """One cell: a number with `places` decimals, a dash for what is not there."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
-    if isinstance(value, Estimate):
-        return printable(rendered(value))
     if not isinstance(value, float):
-        return printable(str(value))
+        return printable(rendered(value) if isinstance(value, Estimate) else str(value))
     text = f"{value:.{places}f}"
     return text.lstrip("-") if float(text) == 0 else text
 
@@ -173,13 +151,12 @@ def _is_number(value: Cell) -> bool:
 
 
 def _exact(value: Cell) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
     if isinstance(value, Estimate):
         return _exact(value.value)
-    if isinstance(value, float):
-        return repr(float(value))  # float(): numpy's own floats would say their type
-    return _no_formula(str(value)) if isinstance(value, str) else str(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    # float(): numpy's own floats would say their type
+    return repr(float(value)) if isinstance(value, float) else _no_formula(str(value))
 
 
 def _no_formula(text: str) -> str:
@@ -188,26 +165,19 @@ def _no_formula(text: str) -> str:
     return f"'{shown}" if re.match(r"[=+@-](?![\d.]*$)", shown) else shown
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """`text` on one line, control characters spelt out."""
     return " ".join(printable(text).split("\n"))
 
 
 def _markdown(text: str) -> str:
     # Any ASCII punctuation may be escaped (CommonMark 2.4); these are the ones that could begin something.
-    return re.sub(r"([\\`*_{}\[\]<>|~#$&!])", r"\\\1", _one_line(text))
+    return re.sub(r"([\\`*_{}\[\]<>|~#$&!])", r"\\\1", one_line(text))
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-}
+_SPELT = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater", "|": "bar"}
+_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {c: rf"\text{name}{{}}" for c, name in {**_SPELT, '"': "quotedbl"}.items()}
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in _one_line(text))
+    return "".join(_LATEX.get(c, c) for c in one_line(text))
