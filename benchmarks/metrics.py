@@ -17,9 +17,8 @@ from sklearn.cluster import MiniBatchKMeans
 from benchmarks import peers
 from benchmarks.timing import Row, race
 from vestige.metrics.fid import fid
-from vestige.metrics.kid import kid
-from vestige.metrics.neighbours import precision_recall_density_coverage
-from vestige.metrics.prd import prd
+from vestige.metrics.mmd import kid
+from vestige.metrics.precision_recall import prd, precision_recall_density_coverage
 
 
 class HollowVision(MetaPathFinder, Loader):

@@ -9,10 +9,8 @@ from vestige.core.errors import InputError, StoreError
 from vestige.metrics.base import Sums, leave_one_out, merged
 from vestige.metrics.fid import FID, fid
 from vestige.metrics.inception import InceptionScore, inception_score
-from vestige.metrics.kid import KID, kid
-from vestige.metrics.mmd import MMD
-from vestige.metrics.neighbours import PRDC, precision_recall_density_coverage
-from vestige.metrics.prd import PRD
+from vestige.metrics.mmd import KID, MMD, kid
+from vestige.metrics.precision_recall import PRD, PRDC, precision_recall_density_coverage
 
 RNG = np.random.default_rng(0)
 P, Q, P_W, Q_W = RNG.normal(size=(200, 4)), 1.3 * RNG.normal(size=(150, 4)) + 0.2, RNG.random(200), RNG.random(150)

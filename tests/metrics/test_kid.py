@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from vestige.core.errors import InputError
-from vestige.metrics.kid import KERNEL, KID, cubic_product, cubic_sum, kid
+from vestige.metrics.mmd import CUBIC, KID, cubic_product, cubic_sum, kid
 
 
 def by_loops(x, y, w=None, v=None):
@@ -44,7 +44,7 @@ def test_the_feature_map_is_the_kernel(d):
     y = rows[4:]
     for row in rows[:4]:
         one = cubic_product(cubic_sum(row[None], torch.ones(1, dtype=torch.float64)), y)
-        torch.testing.assert_close(one, KERNEL(row[None], y)[0], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(one, CUBIC(row[None], y)[0], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vestige.core.errors import InputError
-from vestige.metrics.neighbours import PRDC, precision_recall_density_coverage
+from vestige.metrics.precision_recall import PRDC, precision_recall_density_coverage
 
 NAMES = ("precision", "recall", "density", "coverage")
 

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import pairwise_distances_argmin
 
 from vestige.core.errors import InputError
-from vestige.metrics.prd import PRD, curve, f_score, histograms, prd
+from vestige.metrics.precision_recall import PRD, curve, f_score, histograms, prd
 
 
 def points_by_definition(p, q, angles):

@@ -4,10 +4,8 @@ import pytest
 import torch
 
 from vestige.metrics.fid import fid
-from vestige.metrics.kid import kid
-from vestige.metrics.mmd import mmd
-from vestige.metrics.neighbours import precision_recall_density_coverage
-from vestige.metrics.prd import prd
+from vestige.metrics.mmd import kid, mmd
+from vestige.metrics.precision_recall import prd, precision_recall_density_coverage
 from vestige.vestiges import metric_estimates
 from vestige.vestiges.lines import some_rows
 

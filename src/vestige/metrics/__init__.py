@@ -2,7 +2,6 @@
 
 from vestige.metrics.fid import FID, fid
 from vestige.metrics.inception import InceptionScore, inception_score
-from vestige.metrics.kid import KID, kid
 from vestige.metrics.matrix import (
     MatrixSummary,
     average_accuracy,
@@ -21,9 +20,8 @@ from vestige.metrics.matrix import (
     positive_forward_transfer,
     summary,
 )
-from vestige.metrics.mmd import MMD, mmd
-from vestige.metrics.neighbours import PRDC, precision_recall_density_coverage
-from vestige.metrics.prd import PRD, prd
+from vestige.metrics.mmd import KID, MMD, kid, mmd
+from vestige.metrics.precision_recall import PRD, PRDC, prd, precision_recall_density_coverage
 
 __all__ = [
     "FID",

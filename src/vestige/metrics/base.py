@@ -18,6 +18,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
@@ -35,6 +37,8 @@ MAX_RAW_WEIGHT = 1e140
 # Weights whose effective sample size exceeds 1 by less than this are those of one row: no covariance, no pair.
 ONE_ROW = 1e-12
 Z = float(ndtri(0.975))
+# Rows in a block: a block of a matrix of all pairs is 8 MB, and nothing larger is held.
+BLOCK = 1024
 
 
 @runtime_checkable
@@ -51,9 +55,14 @@ S = TypeVar("S", bound=Summary)
 
 @dataclass(frozen=True)
 class Sums:
-    """A summary whose parts simply add up."""
+    """A summary whose parts simply add up, the weights and their squares among them."""
 
     parts: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, weights: Float[Tensor, " n"], **parts: Tensor) -> Sums:
+        """The sums of one batch with these weights."""
+        return cls({**parts, "weight": weights.sum(), "weight_sq": weights.square().sum()})
 
     def merge(self, other: Sums) -> Sums:
         """The sums over both sets."""
@@ -62,25 +71,40 @@ class Sums:
     def __getitem__(self, name: str) -> Tensor:
         return self.parts[name]
 
+    @property
+    def ess(self) -> float:
+        """Kish's effective sample size."""
+        return float(self["weight"].square() / self["weight_sq"])
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows themselves, where no smaller summary gives the same numbers."""
+
+    x: Float[Tensor, "n d"]
+    weights: Float[Tensor, " n"]
+
+    def merge(self, other: Rows) -> Rows:
+        """Both sets together."""
+        return Rows(torch.cat([self.x, other.x]), torch.cat([self.weights, other.weights]))
+
+    @property
+    def ess(self) -> float:
+        """Kish's effective sample size."""
+        return ess(len(self.x), self.weights)
+
 
 def merged(summaries: Iterable[S]) -> S:
     """One summary of all."""
-    first, *rest = summaries
-    for summary in rest:
-        first = first.merge(summary)
-    return first
+    return reduce(lambda one, other: one.merge(other), summaries)
 
 
 def leave_one_out(summaries: list[S]) -> Iterator[S]:
     """For each summary in turn, the merge of all others: about 3 merges each, by running merges from both ends."""
-    after = [summaries[-1]]
-    for summary in reversed(summaries[1:-1]):
-        after.append(summary.merge(after[-1]))
-    before = None
-    for i, summary in enumerate(summaries):
-        rest = after[-1 - i] if i < len(after) else None
-        yield rest if before is None else before if rest is None else before.merge(rest)  # type: ignore[misc]
-        before = summary if before is None else before.merge(summary)
+    after = list(accumulate(reversed(summaries[1:]), lambda late, early: early.merge(late)))
+    yield after.pop()
+    for before in accumulate(summaries[:-1], lambda early, late: early.merge(late)):
+        yield before.merge(after.pop()) if after else before
 
 
 def jackknife(p: list[S], q: list[S], value: Callable[[S, S], float]) -> float:
@@ -102,15 +126,15 @@ def measured(
 
 
 def positive_rows(
-    x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None, name: str, owner: str, *, least: int = 2
+    x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None, name: str, owner: str
 ) -> tuple[Float[Tensor, "m d"], Float[Tensor, " m"] | None]:
-    """Rows of weight zero left out, since they must not count; `least` rows must remain."""
+    """Rows of weight zero left out, since they must not count; two rows must remain."""
     if weights is None:
         return x, None
     kept = weights > 0
-    if int(kept.sum()) < least:
-        checks.refuse(f"{name}_weights", owner, f"positive for at least {least} samples", f"{int(kept.sum())}")
-    if least > 1 and float(weights.square().sum() / weights.sum() ** 2) > 1 - ONE_ROW:
+    if int(kept.sum()) < 2:
+        checks.refuse(f"{name}_weights", owner, "positive for at least 2 samples", f"{int(kept.sum())}")
+    if float(weights.square().sum() / weights.sum() ** 2) > 1 - ONE_ROW:
         checks.refuse(f"{name}_weights", owner, "spread over more than one sample", "all weight on one")
     return (x, weights) if bool(kept.all()) else (x[kept], weights[kept])
 
@@ -128,6 +152,11 @@ def two_sets(
 def ess(n: int, weights: Float[Tensor, " n"] | None) -> float:
     """Kish's effective sample size."""
     return float(n) if weights is None else float(weights.sum() ** 2 / weights.square().sum())
+
+
+def uniform(x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Float[Tensor, " n"]:
+    """Weights of the rows of `x` that sum to one."""
+    return x.new_full((len(x),), 1 / len(x)) if weights is None else weights / weights.sum()
 
 
 def sizes(p: Tensor, q: Tensor, p_w: Tensor | None, q_w: Tensor | None) -> dict[str, Any]:
@@ -159,17 +188,16 @@ class Accumulator(ABC, Generic[S]):
         """Take in rows; a chunk may be of any length from one row on."""
         owner = f"{type(self).__name__}.update"
         x = self._checked(checks.samples(features, "features", owner, width=self.width_), owner)
-        w = None if weights is None else checks.vector(weights, "weights", owner, length=len(x))
-        if w is not None and not bool(((w >= 0) & (w <= MAX_RAW_WEIGHT)).all()):
+        w = x.new_ones(len(x)) if weights is None else checks.vector(weights, "weights", owner, length=len(x))
+        if not bool(((w >= 0) & (w <= MAX_RAW_WEIGHT)).all()):
             got = f"{float(w.min()):.4g} to {float(w.max()):.4g}"
             checks.refuse("weights", owner, f"in [0, {MAX_RAW_WEIGHT:g}]", got)
         self.width_ = x.shape[1]
-        x, w = positive_rows(x, w, "features", owner, least=0)
+        x, w = x[w > 0], w[w > 0]
         for g in range(self.groups):
-            first = (g - self.n_) % self.groups  # the turns go on where the last chunk ended
-            rows, row_weights = x[first :: self.groups], None if w is None else w[first :: self.groups]
-            if len(rows):
-                self._take(g, self._summary(rows, row_weights))
+            turns = slice((g - self.n_) % self.groups, None, self.groups)  # they go on where the last chunk ended
+            if len(x[turns]):
+                self._take(g, self._summary(x[turns], w[turns]))
         self.n_ += len(x)
         return self
 
@@ -192,7 +220,7 @@ class Accumulator(ABC, Generic[S]):
         return x
 
     @abstractmethod
-    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> S:
+    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> S:
         """What is kept of rows of positive weight."""
 
     def settings(self) -> dict[str, Any]:
@@ -207,6 +235,10 @@ class Accumulator(ABC, Generic[S]):
             must = f"at least 2, in {need} group{'s' * (need > 1)} or more"
             checks.refuse("samples", f"{type(self).__name__}.compute", must, f"{self.n_} in {self.groups}")
         return filled
+
+    def _error_rests_on_enough(self, *others: Self) -> bool:
+        """Whether a jackknife has groups enough: a group of one row, or two groups, leave no spread to judge by."""
+        return self.groups >= 4 and all(side.n_ >= 2 * self.groups for side in (self, *others))
 
     def _must_match(self, other: Self, verb: str) -> None:
         """Refuse an accumulator of another kind, configuration or width; one that saw nothing has no width yet."""

@@ -16,42 +16,25 @@ import warnings
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import Estimate, VestigeWarning, checks
 from vestige.core.checks import ArrayLike, learnt, option
 from vestige.core.numerics import Moments, psd_root, sqrt_trace_gram, sqrt_trace_psd
-from vestige.metrics.base import Accumulator, ess, jackknife, measured, merged, two_sets
+from vestige.metrics.base import Accumulator, Rows, jackknife, measured, merged, two_sets
+
+# Of fewer samples than features, the rows themselves are a smaller summary than their covariance.
+Side: TypeAlias = Moments | Rows
 
 
-@dataclass(frozen=True)
-class Thin:
-    """Fewer samples than features: the rows themselves are a smaller summary than their covariance."""
-
-    x: Float[Tensor, "n d"]
-    weights: Float[Tensor, " n"] | None
-
-    def merge(self, other: Thin) -> Thin:
-        """Both sets together."""
-        both = None if self.weights is None or other.weights is None else torch.cat([self.weights, other.weights])
-        return Thin(torch.cat([self.x, other.x]), both)
-
-    @property
-    def ess(self) -> float:
-        """Kish's effective sample size."""
-        return ess(len(self.x), self.weights)
-
-    def mean_and_root(self) -> tuple[Float[Tensor, " d"], Float[Tensor, "n d"]]:
-        """The mean, and R with R'R = the unbiased covariance."""
-        n = len(self.x)
-        w = self.x.new_full((n,), 1 / n) if self.weights is None else self.weights / self.weights.sum()
-        mean = w @ self.x
-        return mean, (self.x - mean) * (w / (1 - w.square().sum())).sqrt()[:, None]
-
-
-Side: TypeAlias = Moments | Thin
+def _mean_and_root(side: Side) -> tuple[Float[Tensor, " d"], Float[Tensor, "r d"]]:
+    """The mean, and R with R'R = the unbiased covariance."""
+    if isinstance(side, Moments):
+        return side.mean, psd_root(side.covariance())
+    w = side.weights / side.weights.sum()
+    mean = w @ side.x
+    return mean, (side.x - mean) * (w / (1 - w.square().sum())).sqrt()[:, None]
 
 
 def _terms(p: Side, q: Side) -> tuple[float, float]:
@@ -60,8 +43,7 @@ def _terms(p: Side, q: Side) -> tuple[float, float]:
         s_p, s_q = p.covariance(), q.covariance()
         apart = s_p.trace() + s_q.trace() - 2 * sqrt_trace_psd(s_p, s_q)
         return float((p.mean - q.mean).square().sum()), float(apart)
-    sides = [(s.mean, psd_root(s.covariance())) if isinstance(s, Moments) else s.mean_and_root() for s in (p, q)]
-    (mean_p, root_p), (mean_q, root_q) = sides
+    (mean_p, root_p), (mean_q, root_q) = _mean_and_root(p), _mean_and_root(q)
     apart = root_p.square().sum() + root_q.square().sum() - 2 * sqrt_trace_gram(root_p, root_q)
     return float((mean_p - mean_q).square().sum()), float(apart)
 
@@ -74,19 +56,19 @@ def _estimate(p: list[Side], q: list[Side], *, extrapolate: bool, std_error: boo
     """FID of two sets in equally many groups."""
     whole_p, whole_q = merged(p), merged(q)
     mean_term, covariance_term = _terms(whole_p, whole_q)
-    value = mean_term + covariance_term
+    value, size_p, size_q = mean_term + covariance_term, whole_p.ess, whole_q.ess
     details = {
         "mean_term": mean_term,
         "covariance_term": covariance_term,
-        "ess_p": whole_p.ess,
-        "ess_q": whole_q.ess,
-        "form": "gram" if isinstance(whole_p, Thin) or isinstance(whole_q, Thin) else "moments",
+        "ess_p": size_p,
+        "ess_q": size_q,
+        "form": "gram" if isinstance(whole_p, Rows) or isinstance(whole_q, Rows) else "moments",
         "extrapolated": extrapolate,
     }
     error = jackknife(p, q, _distance) if std_error else None
     if extrapolate:
         width = len(whole_p.mean) if isinstance(whole_p, Moments) else whole_p.x.shape[1]
-        if min(whole_p.ess, whole_q.ess) <= width:
+        if min(size_p, size_q) <= width:
             warnings.warn(
                 f"FID extrapolates poorly from fewer effective samples than features ({width}).", VestigeWarning, 3
             )
@@ -94,7 +76,7 @@ def _estimate(p: list[Side], q: list[Side], *, extrapolate: bool, std_error: boo
         halves = [(merged(p[part]), merged(q[part])) for part in (slice(middle), slice(middle, None))]
         mean_of_halves = sum(_distance(a, b) for a, b in halves) / 2
         # 1/n of a half over 1/n of the whole: 2 without weights.
-        steps = [whole_p.ess / a.ess + whole_q.ess / b.ess for a, b in halves]
+        steps = [size_p / a.ess + size_q / b.ess for a, b in halves]
         bias = (mean_of_halves - value) / (sum(steps) / 4 - 1)
         details["bias_removed"] = bias
         value -= bias
@@ -123,8 +105,9 @@ def fid(
             checks.refuse("p and q", "fid", "at least 4 samples to extrapolate, 8 for a standard error", f"{least}")
 
     def grouped(rows: Tensor, weights: Tensor | None) -> list[Side]:
-        parts = [(rows[g::groups], None if weights is None else weights[g::groups]) for g in range(groups)]
-        return [Thin(*part) if len(rows) < rows.shape[1] else Moments.of(*part) for part in parts]
+        summary = Rows if len(rows) < rows.shape[1] else Moments.of
+        w = rows.new_ones(len(rows)) if weights is None else weights
+        return [summary(rows[g::groups], w[g::groups]) for g in range(groups)]
 
     return _estimate(grouped(x, x_w), grouped(y, y_w), extrapolate=extrapolate, std_error=std_error)
 
@@ -139,7 +122,7 @@ class FID(Accumulator[Moments]):
     groups: int = option(1, low=1)
     summaries_: list[Moments | None] = learnt()
 
-    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Moments:
+    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> Moments:
         return Moments.of(x, weights)
 
     def compute(self, other: FID, *, extrapolate: bool = False, std_error: bool = False) -> Estimate:

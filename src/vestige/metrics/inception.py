@@ -17,8 +17,8 @@ from torch import Tensor
 
 from vestige.core import Estimate, checks
 from vestige.core.checks import ArrayLike, learnt, option
-from vestige.metrics.base import Accumulator, Sums, ess, jackknife, measured, merged, positive_rows
-from vestige.metrics.kernels import uniform
+from vestige.metrics.base import Accumulator, Sums, ess, jackknife, measured, merged, positive_rows, uniform
+from vestige.metrics.uncertainty import entropy
 
 # How far a row of probabilities may be from summing to one: float32 softmax over thousands of classes.
 SUM_TOLERANCE = 1e-3
@@ -37,17 +37,13 @@ def _log_probabilities(x: Float[Tensor, "n k"], kind: str, owner: str) -> Float[
     return (x / total[:, None]).log()
 
 
-def _negative_entropy(log_p: Float[Tensor, "n k"]) -> Float[Tensor, " n"]:
-    return torch.special.xlogy(log_p.exp(), log_p.exp()).sum(1)
-
-
 def _score(log_p: Float[Tensor, "n k"], w: Float[Tensor, " n"]) -> tuple[Float[Tensor, ""], Float[Tensor, " n"]]:
     """The log score under weights that sum to one, and the KL of each row to the marginal."""
     probabilities = log_p.exp()
     log_marginal = (w @ probabilities).log()
     # A class of marginal zero has probability zero in every row; its term is 0.
     cross = probabilities @ torch.where(log_marginal.isfinite(), log_marginal, 0.0)
-    divergence = _negative_entropy(log_p) - cross
+    divergence = -entropy(log_p) - cross
     return w @ divergence, divergence
 
 
@@ -64,7 +60,7 @@ def inception_score(
     checks.one_of(kind, KINDS, "kind", owner)
     x, w = positive_rows(x, checks.weights(weights, len(x), "weights", owner), "sample", owner)
     splits = checks.whole(splits, "splits", owner, low=1, high=len(x) // 2)
-    log_p, w_ = _log_probabilities(x, kind, owner), uniform(len(x), w, x)
+    log_p, w_ = _log_probabilities(x, kind, owner), uniform(x, w)
     log_score, divergence = _score(log_p, w_)
     spread = ((w_ * (divergence - log_score)).square().sum() / (1 - w_.square().sum())).sqrt()
     details = {"n": len(x), "ess": ess(len(x), w), "splits": splits, "whole": float(log_score.exp())}
@@ -78,9 +74,8 @@ def inception_score(
 
 def _score_of_sums(sums: Sums, _: Sums | None = None) -> float:
     """exp(H(marginal) - mean H(row))."""
-    marginal = sums["probabilities"] / sums["weight"]
-    entropy = -torch.special.xlogy(marginal, marginal).sum()
-    return float((entropy + sums["negative_entropy"] / sums["weight"]).exp())
+    marginal, mean_entropy = sums["probabilities"] / sums["weight"], sums["entropy"] / sums["weight"]
+    return float((torch.special.entr(marginal).sum() - mean_entropy).exp())
 
 
 @dataclass(eq=False, kw_only=True)
@@ -94,17 +89,13 @@ class InceptionScore(Accumulator[Sums]):
     def _checked(self, x: Float[Tensor, "n d"], owner: str) -> Float[Tensor, "n d"]:
         return _log_probabilities(x, self.kind, owner)
 
-    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Sums:
-        w = x.new_ones(len(x)) if weights is None else weights
-        sums = {"probabilities": w @ x.exp(), "negative_entropy": w @ _negative_entropy(x)}
-        return Sums({**sums, "weight": w.sum(), "weight_sq": w.square().sum()})
+    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> Sums:
+        return Sums.of(weights, probabilities=weights @ x.exp(), entropy=weights @ entropy(x))
 
     def compute(self) -> Estimate:
         """The score of all rows seen, with its jackknife standard error from 4 groups of 2 rows on."""
         groups = self._filled()
         whole = merged(groups)
-        enough = self.groups >= 4 and self.n_ >= 2 * self.groups
-        error = jackknife(groups, groups, _score_of_sums) if enough else None
-        size = float(whole["weight"].square() / whole["weight_sq"])
-        details = {"n": self.n_, "ess": size, "splits": 1}
+        error = jackknife(groups, groups, _score_of_sums) if self._error_rests_on_enough() else None
+        details = {"n": self.n_, "ess": whole.ess, "splits": 1}
         return measured("inception_score", _score_of_sums(whole), error, details)

@@ -27,14 +27,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike, Kind
+from vestige.core.checks import ArrayLike, Kind, as_tensor
 
 # +1 where larger is better: accuracy; -1 where smaller is: loss, divergence.
 DIRECTIONS: dict[str, float] = {"up": 1.0, "down": -1.0}
@@ -122,7 +121,8 @@ def backward_terms(M: Float[Tensor, "rows tasks"]) -> Float[Tensor, "rows tasks"
 def intransigence_terms(M: Float[Tensor, "rows tasks"], reference: ArrayLike, better: str) -> Float[Tensor, " rows"]:
     """I_1 .. I_rows."""
     rows, tasks = M.shape
-    if _is_matrix(reference):
+    shape = as_tensor(reference, "reference", "intransigence").shape
+    if len(shape) == 2 and 1 not in shape:
         whole = checks.matrix(reference, "reference", "intransigence", finite=False)
         if min(whole.shape) < rows:
             must = f"a matrix with at least {rows} rows and columns, or one value a task"
@@ -131,14 +131,6 @@ def intransigence_terms(M: Float[Tensor, "rows tasks"], reference: ArrayLike, be
     else:
         best = _by_task(reference, tasks, rows, "reference", "intransigence")
     return best[:rows] * DIRECTIONS[better] - M.diagonal()
-
-
-def _is_matrix(value: ArrayLike) -> bool:
-    try:
-        shape = np.shape(value)
-    except ValueError:  # ragged lists, which the check of a vector refuses
-        return False
-    return len(shape) == 2 and 1 not in shape
 
 
 def forward_terms(M: Float[Tensor, "rows tasks"], baseline: ArrayLike, better: str) -> Float[Tensor, " n"]:

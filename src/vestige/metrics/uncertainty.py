@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
@@ -29,7 +30,6 @@ from vestige.core import checks
 
 Pairs = Literal["others", "all", "before_last"]
 THETAS = tuple(round(1 + 0.1 * i, 1) for i in range(91))
-CPU: Any = {"dtype": torch.float64, "device": "cpu"}
 
 
 def entropy(log_p: Float[Tensor, "... k"]) -> Float[Tensor, "..."]:
@@ -42,15 +42,14 @@ class Uncertainty:
 
     def __init__(self) -> None:
         self.samples = 0
-        self.sum_p: Tensor | None = None
-        self.sum_entropy: Tensor | None = None
+        self.sum_p = self.sum_entropy = torch.zeros((), dtype=torch.float64, device="cpu")  # until there are samples
 
     def update(self, log_p: Float[Tensor, "..."]) -> Self:
         """More posterior samples of the same n inputs, as log-probabilities over k classes."""
         log_p = log_p.cpu()  # sums are in float64, which not every device has
         if log_p.ndim != 3 or 0 in log_p.shape:
             checks.refuse("log_p", "Uncertainty", "(samples, n, k), none of them zero", tuple(log_p.shape))
-        if self.sum_p is not None and log_p.shape[1:] != self.sum_p.shape:
+        if self.samples and log_p.shape[1:] != self.sum_p.shape:
             wanted = f"of the same inputs and classes, (samples, {self.sum_p.shape[0]}, {self.sum_p.shape[1]})"
             checks.refuse("log_p", "Uncertainty", wanted, tuple(log_p.shape))
         off = float((log_p.logsumexp(-1)).abs().max())
@@ -62,33 +61,27 @@ class Uncertainty:
 
     def merge(self, other: Uncertainty) -> Self:
         """Samples of the same inputs that another accumulator saw."""
-        if other.sum_p is None or other.sum_entropy is None:
-            return self
-        if self.sum_p is not None and self.sum_p.shape != other.sum_p.shape:
+        if self.samples and other.samples and self.sum_p.shape != other.sum_p.shape:
             checks.refuse("other", "Uncertainty.merge", f"of shape {tuple(self.sum_p.shape)}", tuple(other.sum_p.shape))
         return self._add(other.sum_p, other.sum_entropy, other.samples)
 
     def _add(self, p: Tensor, entropies: Tensor, samples: int) -> Self:
-        self.sum_p = p.clone() if self.sum_p is None else self.sum_p + p
-        self.sum_entropy = entropies.clone() if self.sum_entropy is None else self.sum_entropy + entropies
+        self.sum_p, self.sum_entropy = self.sum_p + p, self.sum_entropy + entropies
         self.samples += samples
         return self
 
     @classmethod
     def beside(cls, parts: Sequence[Uncertainty]) -> Uncertainty:
         """One accumulator of other inputs side by side, which saw equally many samples."""
-        whole = cls()
-        p, entropies = [part.sum_p for part in parts], [part.sum_entropy for part in parts]
         samples = {part.samples for part in parts}
         if len(samples) != 1 or 0 in samples:
             checks.refuse("parts", "Uncertainty.beside", "of equally many samples, one at least", sorted(samples))
-        return whole._add(
-            torch.cat([v for v in p if v is not None]), torch.cat([v for v in entropies if v is not None]), *samples
-        )
+        p, entropies = torch.cat([part.sum_p for part in parts]), torch.cat([part.sum_entropy for part in parts])
+        return cls()._add(p, entropies, *samples)
 
     def mean_p(self) -> Float64[Tensor, "n k"]:
         """The prediction: probabilities, averaged over samples."""
-        if self.sum_p is None:
+        if not self.samples:
             checks.refuse("log_p", "Uncertainty", "given before 'mean_p'", "nothing")
         return self.sum_p / self.samples
 
@@ -96,16 +89,17 @@ class Uncertainty:
         """Means over the inputs, and how well confidence agrees with accuracy; a label of -1 is always a miss."""
         each, (confidence, guess), y = self.compute(), self.mean_p().max(1), y.cpu()
         diagram = reliability(confidence, guess == y, bins)
+        ece = expected_calibration_error(confidence, guess == y, bins)
         return {
             "mutual_information": each["mutual"].mean(),
             "predictive_entropy": each["predictive"].mean(),
             "expected_entropy": each["expected"].mean(),
-            "ece": torch.tensor(expected_calibration_error(confidence, guess == y, bins), **CPU),
+            "ece": torch.tensor(ece, dtype=torch.float64, device="cpu"),
         } | {f"reliability_{name}": value for name, value in diagram.items()}
 
     def compute(self) -> dict[str, Float64[Tensor, " n"]]:
         """Predictive entropy, expected entropy and mutual information of each input."""
-        if self.sum_p is None or self.sum_entropy is None:
+        if not self.samples:
             checks.refuse("log_p", "Uncertainty", "given before 'compute'", "nothing")
         predictive = torch.special.entr(self.sum_p / self.samples).sum(-1)
         expected = self.sum_entropy / self.samples
@@ -115,9 +109,8 @@ class Uncertainty:
 
 @dataclass(frozen=True)
 class Roc:
-    """False and true positive rates for each theta, and the area under them, closed at (0, 0) and (1, 1)."""
+    """False and true positive rates for each of `THETAS`, and the area under them, closed at (0, 0) and (1, 1)."""
 
-    theta: tuple[float, ...]
     false_positive: tuple[float, ...]
     true_positive: tuple[float, ...]
     auc: float
@@ -140,16 +133,9 @@ def unseen_task_roc(mi: Float[Tensor, "..."], *, pairs: Pairs = "others") -> Roc
     unseen = (task > model)[counted]
     score = (mi / mi.diagonal()[:, None].clamp_min(torch.finfo(mi.dtype).tiny))[counted]
     called = torch.stack([score > theta for theta in THETAS])
-    true = called[:, unseen].double().mean(1)
-    false = called[:, ~unseen].double().mean(1)
-    return Roc(THETAS, tuple(false.tolist()), tuple(true.tolist()), _area(false, true))
-
-
-def _area(false: Float64[Tensor, " n"], true: Float64[Tensor, " n"]) -> float:
-    """Trapezoids over the points in order of their rates."""
-    x = torch.cat([torch.zeros(1).double(), false.flip(0), torch.ones(1).double()])
-    y = torch.cat([torch.zeros(1).double(), true.flip(0), torch.ones(1).double()])
-    return float(torch.trapezoid(y, x))
+    true, false = (called[:, those].double().mean(1).tolist() for those in (unseen, ~unseen))
+    area = np.trapezoid([0, *true[::-1], 1], [0, *false[::-1], 1])
+    return Roc(tuple(false), tuple(true), float(area))
 
 
 def reliability(

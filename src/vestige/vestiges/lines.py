@@ -16,10 +16,8 @@ from torch import Tensor
 
 from vestige.core import Estimate, InputError, NotEstimable, rng
 from vestige.metrics.fid import fid
-from vestige.metrics.kid import kid
-from vestige.metrics.mmd import mmd
-from vestige.metrics.neighbours import precision_recall_density_coverage
-from vestige.metrics.prd import prd
+from vestige.metrics.mmd import kid, mmd
+from vestige.metrics.precision_recall import prd, precision_recall_density_coverage
 
 PAIR_ROWS = 5000
 # The share of rows equal to another beyond which balls around rows say nothing.

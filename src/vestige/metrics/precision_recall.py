@@ -1,4 +1,17 @@
-"""Precision and recall for distributions (PRD; Sajjadi et al. 2018): the curve, F_8 and F_1/8, with weights.
+"""Precision and recall of the model's samples: around neighbours (PRDC), and along a curve (PRD), with weights.
+
+**Neighbours**: precision and recall (Kynkaanniemi et al. 2019) and density and coverage (Naeem et al. 2020).
+
+A set's manifold is the union of balls around its rows, each as wide as the distance to the row's k-th neighbour in
+the set. Precision: the share of q in p's balls. Recall: the share of p in q's balls. Density: how many of p's balls
+hold a row of q, over k, on average. Coverage: the share of p's balls that hold any row of q. Distances are compared
+strictly, as by the authors; nothing larger than a block of distances is held.
+
+Weights: shares are weighted shares of the rows that are counted, and a ball of p counts n w in density. The balls
+themselves are geometry and do not feel weights, but rows of weight zero are dropped first. Standard errors are over
+the counted rows with the other set's balls held fixed: spreads over fresh draws of both sets are a little wider.
+
+**Precision and recall for distributions** (PRD; Sajjadi et al. 2018): the curve, F_8 and F_1/8.
 
 Both sets are quantised by k-means of the pooled rows; for histograms p and q over clusters and each slope lambda =
 tan(angle), precision = sum min(lambda p, q) and recall = sum min(p, q / lambda) (their Algorithm 1), averaged over runs
@@ -15,6 +28,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,16 +41,105 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, learnt
-from vestige.metrics.base import Accumulator, Sums, ess, merged, two_sets
-from vestige.metrics.kernels import uniform
+from vestige.metrics.base import BLOCK, Accumulator, Rows, Sums, ess, merged, sizes, two_sets, uniform
 
 # Rows of each side that k-means sees.
 FIT_ROWS = 1000
 # Rows assigned at a time.
-BLOCK = 4096
+ASSIGNED_ROWS = 4096
 # The curve's ends: angles within this of 0 and 90 degrees are left out, as by the authors.
 ANGLE_MARGIN = 1e-10
 DRAWS = 200
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The four numbers; `std_error` by name."""
+
+    precision: float
+    recall: float
+    density: float
+    coverage: float
+    std_error: dict[str, float]
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def _squared_distances(x: Float[Tensor, "n d"], y: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
+    """|x - y|^2 from norms and products; rows are centred by the caller, and rounding below zero is cut."""
+    products = (x @ y.mT).mul_(-2)
+    return products.add_(x.square().sum(1)[:, None]).add_(y.square().sum(1)).clamp_min_(0)
+
+
+def _squared_radii(x: Float[Tensor, "n d"], k: int) -> Float[Tensor, " n"]:
+    """The squared distance of each row to its k-th neighbour, itself not counted."""
+    radii = []
+    for i in range(0, len(x), BLOCK):
+        distances = _squared_distances(x[i : i + BLOCK], x)
+        rows = torch.arange(len(distances))
+        distances[rows, rows + i] = torch.inf
+        radii.append(distances.topk(k, dim=1, largest=False).values[:, -1])
+    return torch.cat(radii)
+
+
+def _share(counted: Float[Tensor, " n"], w: Float[Tensor, " n"]) -> tuple[float, float]:
+    """A weighted mean and its standard error."""
+    mean = w @ counted
+    variance = (w * (counted - mean)).square().sum() / (1 - w.square().sum())
+    return float(mean), float(variance.sqrt())
+
+
+def precision_recall_density_coverage(
+    p: ArrayLike,
+    q: ArrayLike,
+    *,
+    p_weights: ArrayLike | None = None,
+    q_weights: ArrayLike | None = None,
+    k: int = 5,
+) -> Neighbourhood:
+    """How far `q`, the model's samples, are where `p`, the real ones, are (precision, density), and the reverse."""
+    owner = "precision_recall_density_coverage"
+    x, y, x_w, y_w = two_sets(p, q, p_weights, q_weights, owner)
+    k = checks.whole(k, "k", owner, low=1, high=min(len(x), len(y)) - 1)
+    w, v = uniform(x, x_w), uniform(y, y_w)
+    centre = (x.mean(0) + y.mean(0)) / 2  # distances know no origin, but their rounding does
+    x, y = x - centre, y - centre
+    radii_p, radii_q = _squared_radii(x, k), _squared_radii(y, k)
+    balls = torch.zeros_like(v)  # of p around each row of q, a ball weighing n w
+    inside_p = torch.zeros(len(y), dtype=torch.bool)
+    inside_q, covered = torch.zeros(len(x), dtype=torch.bool), torch.zeros(len(x), dtype=torch.bool)
+    for i in range(0, len(x), BLOCK):
+        rows = slice(i, i + BLOCK)
+        distances = _squared_distances(x[rows], y)
+        in_ball = distances < radii_p[rows, None]
+        inside_p |= in_ball.any(0)
+        covered[rows] = in_ball.any(1)
+        balls += (len(x) * w[rows]) @ in_ball.double()
+        inside_q[rows] = (distances < radii_q).any(1)
+    shares = {
+        "precision": _share(inside_p.double(), v),
+        "recall": _share(inside_q.double(), w),
+        "density": _share(balls / k, v),
+        "coverage": _share(covered.double(), w),
+    }
+    values = {name: mean for name, (mean, _) in shares.items()}
+    errors = {name: error for name, (_, error) in shares.items()}
+    return Neighbourhood(**values, std_error=errors, details={**sizes(x, y, x_w, y_w), "k": k})
+
+
+@dataclass(eq=False)
+class PRDC(Accumulator[Rows]):
+    """Collects the rows of one set for `real.compute(fake, k=5)`. Unlike its siblings it holds the data."""
+
+    summaries_: list[Rows | None] = learnt()
+
+    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> Rows:
+        return Rows(x, weights)
+
+    def compute(self, other: PRDC, *, k: int = 5) -> Neighbourhood:
+        """Precision, recall, density and coverage of the other set (`q`) against this one (`p`)."""
+        self._must_match(other, "compute")
+        (p,), (q,) = self._filled(), other._filled()
+        return precision_recall_density_coverage(p.x, q.x, p_weights=p.weights, q_weights=q.weights, k=k)
 
 
 @dataclass(frozen=True)
@@ -73,26 +176,23 @@ def f_score(precision: Float[Tensor, "*r a"], recall: Float[Tensor, "*r a"], bet
 
 
 def fit_centres(
-    p: Float[Tensor, "n d"],
-    q: Float[Tensor, "m d"],
-    p_weights: Float[Tensor, " n"] | None,
-    q_weights: Float[Tensor, " m"] | None,
-    *,
-    clusters: int,
-    runs: int,
-    seed: int,
+    sides: Sequence[tuple[Tensor, Tensor | None]], *, clusters: int, runs: int, seed: int
 ) -> Float[Tensor, "r k d"]:
-    """Cluster centres of each run, from equally many rows of either side."""
-    rows = min(FIT_ROWS, max(len(p), len(q)))
+    """Cluster centres of each run, from equally many rows of either side, which are (rows, weights)."""
+    checks.whole(clusters, "clusters", "prd", low=2)
+    checks.whole(runs, "runs", "prd", low=1)
+    checks.whole(seed, "seed", "prd")
+    counts = [len(x) for x, _ in sides]
+    rows = min(FIT_ROWS, max(counts))
     centres = []
     for run in range(runs):
         generator = rng.fork_numpy(seed, "prd", run)
         drawn = []
-        for x, w in ((p, p_weights), (q, q_weights)):
+        for x, w in sides:
             share = None if w is None else (w / w.sum()).numpy()
             replace = w is not None or rows > len(x)
             drawn.append(x[torch.from_numpy(generator.choice(len(x), rows, replace=replace, p=share))])
-        means = KMeans(clusters, n_init=1, random_state=int(generator.integers(2**31)))
+        means = KMeans(min(clusters, sum(counts)), n_init=1, random_state=int(generator.integers(2**31)))
         with warnings.catch_warnings():
             # Fewer distinct rows than clusters leave clusters empty, which a histogram does not mind.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -112,10 +212,10 @@ def histograms(
     half_norms = flat.square().sum(1) / 2
     counts = torch.zeros(runs * clusters, dtype=torch.float64)
     offsets = torch.arange(runs) * clusters
-    for i in range(0, len(x), BLOCK):
-        part = torch.addmm(half_norms, (x[i : i + BLOCK] - origin).to(torch.float32), flat.mT, alpha=-1)
+    for i in range(0, len(x), ASSIGNED_ROWS):
+        part = torch.addmm(half_norms, (x[i : i + ASSIGNED_ROWS] - origin).to(torch.float32), flat.mT, alpha=-1)
         nearest = part.reshape(-1, runs, clusters).argmin(2) + offsets
-        counts.index_add_(0, nearest.flatten(), weights[i : i + BLOCK].repeat_interleave(runs))
+        counts.index_add_(0, nearest.flatten(), weights[i : i + ASSIGNED_ROWS].repeat_interleave(runs))
     return counts.reshape(runs, clusters)
 
 
@@ -164,17 +264,10 @@ def prd(
 ) -> PRDResult:
     """The PRD curve of the model's samples `q` against real samples `p`."""
     x, y, x_w, y_w = two_sets(p, q, p_weights, q_weights, "prd")
-    options = _options(clusters=clusters, runs=runs, seed=seed)
     angles = checks.whole(angles, "angles", "prd", low=3)
-    clusters = min(options["clusters"], len(x) + len(y))
-    centres = fit_centres(x, y, x_w, y_w, clusters=clusters, runs=options["runs"], seed=options["seed"])
-    sides = [histograms(rows, uniform(len(rows), w, rows), centres) for rows, w in ((x, x_w), (y, y_w))]
-    return _result(sides[0], sides[1], ess(len(x), x_w), ess(len(y), y_w), angles, options["seed"])
-
-
-def _options(**options: int) -> dict[str, int]:
-    lows = {"clusters": 2, "runs": 1, "seed": -math.inf}
-    return {name: checks.whole(value, name, "prd", low=lows[name]) for name, value in options.items()}
+    centres = fit_centres([(x, x_w), (y, y_w)], clusters=clusters, runs=runs, seed=seed)
+    of_p, of_q = (histograms(rows, uniform(rows, w), centres) for rows, w in ((x, x_w), (y, y_w)))
+    return _result(of_p, of_q, ess(len(x), x_w), ess(len(y), y_w), angles, seed)
 
 
 @dataclass(eq=False)
@@ -200,17 +293,15 @@ class PRD(Accumulator[Sums]):
     def centres(p: ArrayLike, q: ArrayLike, *, clusters: int = 20, runs: int = 10, seed: int = 0) -> Tensor:
         """Centres of k-means, (runs, clusters, d)."""
         x, y, _, _ = two_sets(p, q, None, None, "prd")
-        options = _options(clusters=clusters, runs=runs, seed=seed)
-        return fit_centres(x, y, None, None, **{**options, "clusters": min(clusters, len(x) + len(y))})
+        return fit_centres([(x, None), (y, None)], clusters=clusters, runs=runs, seed=seed)
 
-    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Sums:
-        w = x.new_ones(len(x)) if weights is None else weights
-        return Sums({"counts": histograms(x, w, self.at), "weight_sq": w.square().sum()})
+    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> Sums:
+        return Sums.of(weights, counts=histograms(x, weights, self.at))
 
     def compute(self, other: PRD, *, angles: int = 1001, seed: int = 0) -> PRDResult:
         """The PRD curve of the other set (`q`) against this one (`p`)."""
         self._must_match(other, "compute")
         p, q = merged(self._filled()), merged(other._filled())
-        sizes = [float(s["counts"][0].sum() ** 2 / s["weight_sq"]) for s in (p, q)]
-        angles = checks.whole(angles, "angles", "PRD.compute", low=3)
-        return _result(p["counts"], q["counts"], sizes[0], sizes[1], angles, checks.whole(seed, "seed", "PRD.compute"))
+        checks.whole(angles, "angles", "PRD.compute", low=3)
+        checks.whole(seed, "seed", "PRD.compute")
+        return _result(p["counts"], q["counts"], p.ess, q.ess, angles, seed)
