@@ -27,7 +27,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float, Float64, Int64
@@ -37,12 +37,19 @@ from torch.nn.functional import softplus
 from vestige import store
 from vestige.core import NotFitted, checks, rng
 from vestige.core.checks import declared, learnt, option
+from vestige.nets import training
 from vestige.nets.batched import BatchedMLP
 from vestige.policy.environments import Reward
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy
 from vestige.ratios.standardise import Standardiser
 
+States: TypeAlias = Float[Tensor, "n s"]
+Actions: TypeAlias = Float[Tensor, "n a"]
+Members: TypeAlias = Int64[Tensor, " n"]
+# The same for every member at once.
+ManyStates: TypeAlias = Float[Tensor, "m n s"]
+ManyActions: TypeAlias = Float[Tensor, "m n a"]
 # Rows a member that go through the network at once where nothing is learnt: bounds the memory, not the result.
 CHUNK = 4096
 
@@ -90,6 +97,14 @@ def padded(groups: Int64[Tensor, " n"], members: int) -> Int64[Tensor, "m r"]:
     return table
 
 
+def unpadded(values: Float[Tensor, "m r d"], rows: Int64[Tensor, "m r"]) -> Float[Tensor, "n d"]:
+    """What was computed for the groups of `padded`, in the order of the rows, as float32."""
+    kept = rows >= 0
+    found = torch.empty(int(kept.sum()), values.shape[2])
+    found[rows[kept]] = values[kept].float()
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class GaussianEnsemble:
     """The fitted ensemble: standardisations and one batched network, whose outputs are means and raw log-variances.
@@ -111,15 +126,10 @@ class GaussianEnsemble:
     def __call__(self, x: Float[Tensor, "m n d"]) -> tuple[Float[Tensor, "m n k"], Float[Tensor, "m n k"]]:
         """Mean and deviation of y for each member's own rows."""
         z = self.x(x.to(torch.float32).flatten(0, 1)).unflatten(0, x.shape[:2])
-        if z.shape[1] <= CHUNK:
-            mean, log_var = self._heads(z)
-        else:
-            pieces = [self._heads(piece) for piece in z.split(CHUNK, 1)]
-            mean, log_var = (torch.cat(part, 1) for part in zip(*pieces, strict=True))
-        deviation = (log_var / 2).exp()
-        if len(self.varying) < len(self.y.scale):
-            blank = mean.new_zeros(*mean.shape[:2], len(self.y.scale))
-            mean, deviation = (blank.index_copy(2, self.varying, part) for part in (mean, deviation))
+        pieces = [self._heads(piece) for piece in z.split(CHUNK, 1)]
+        mean, log_var = (torch.cat(part, 1) for part in zip(*pieces, strict=True))
+        blank = mean.new_zeros(*mean.shape[:2], len(self.y.scale))
+        mean, deviation = (blank.index_copy(2, self.varying, part) for part in (mean, (log_var / 2).exp()))
         return self.y.shift + self.y.scale * mean, self.y.scale * deviation
 
 
@@ -147,8 +157,7 @@ def fit_ensemble(
     sizes = [x.shape[1], *settings.hidden, 2 * len(varying)]
     net = BatchedMLP.initial(members, sizes, generator=rng.fork(seed, "init"), activation="silu", skip=True)
     ensemble = GaussianEnsemble(net, shifts[0], shifts[1], varying, settings)
-    report = _train(ensemble, x_, y_, folds, seed, on_progress)
-    return ensemble, report
+    return ensemble, _train(ensemble, x_, y_, folds, seed, on_progress)
 
 
 def _train(
@@ -156,9 +165,9 @@ def _train(
 ) -> dict[str, Any]:
     net, settings = ensemble.net, ensemble.settings
     members, order = net.members, rng.fork(seed, "batches")
-    held = padded(folds, members)
-    judged = min(settings.judged, int((held >= 0).sum(1).min()))
-    look = torch.stack([row[row >= 0][torch.randperm(int((row >= 0).sum()), generator=order)[:judged]] for row in held])
+    held = [(folds == i).nonzero().squeeze(1) for i in range(members)]
+    judged = min(settings.judged, *map(len, held))
+    look = torch.stack([rows[torch.randperm(len(rows), generator=order)[:judged]] for rows in held])
     taught = [(folds != i).nonzero().squeeze(1) for i in range(members)]
     table = torch.nn.utils.rnn.pad_sequence(taught, batch_first=True)
     counts = torch.tensor([len(rows) for rows in taught])[:, None]
@@ -166,42 +175,39 @@ def _train(
     parameters = net.parameters()
     optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.steps)
-    best = [p.detach().clone() for p in parameters]
-    lowest, best_step = torch.full((members,), math.inf), torch.zeros(members, dtype=torch.int64)
-    step = 0
-    for step in range(settings.steps + 1):
-        if step % settings.check_every == 0 or step == settings.steps:
-            with torch.no_grad():
-                latest = nll(*ensemble._heads(x[look]), y[look])
-                better = latest < lowest  # never true of a NaN
-                lowest, best_step = torch.where(better, latest, lowest), best_step.masked_fill(better, step)
-                for kept, p in zip(best, parameters, strict=True):
-                    kept[better] = p.detach()[better]
-            on_progress(step / settings.steps)
-            if step == settings.steps or step - int(best_step.max()) >= settings.patience * settings.check_every:
-                break
+    best = training.Best(parameters, limit=math.inf)  # members go on as long as any of them improves
+
+    def descend(_: int) -> None:
         drawn = (torch.rand(members, settings.batch_size, generator=order) * counts).long().clamp_max(counts - 1)
         rows = table.gather(1, drawn)
         optimizer.zero_grad()
         nll(*ensemble._heads(x[rows]), y[rows]).sum().backward()  # members share nothing: a sum keeps them apart
         optimizer.step()
         schedule.step()
+
+    @torch.no_grad()
+    def check(step: int) -> bool:
+        best.update(nll(*ensemble._heads(x[look]), y[look]), step)
+        on_progress(step / settings.steps)
+        return step - int(best.step.max()) < settings.patience * settings.check_every
+
+    check(0)
+    steps = training.train(descend, settings.steps, check_every=settings.check_every, check=check)
+    best.restore()
     with torch.no_grad():
-        for kept, p in zip(best, parameters, strict=True):
-            p.copy_(kept)
         mean, log_var = ensemble._heads(x[look])
         unexplained = (y[look] - mean).square().mean(1)
     on_progress(1.0)
     width = settings.max_log_var - settings.min_log_var
     return {
-        "steps": step,
-        "best_step": best_step.tolist(),
-        "held_out_nll": [round(float(v), 6) for v in lowest],
+        "steps": steps,
+        "best_step": best.step.tolist(),
+        "held_out_nll": [round(float(v), 6) for v in best.loss],
         "unexplained": [round(float(v), 6) for v in unexplained.mean(1)],  # of the variance, mean over the columns
         "at_least_variance": float((log_var < settings.min_log_var + 0.01 * width).double().mean()),
         "input_clipped": float((x.abs() >= settings.input_clip).any(1).double().mean()),
         "rows": len(x),
-        "held_out_rows": (held >= 0).sum(1).tolist(),
+        "held_out_rows": [len(rows) for rows in held],
     }
 
 
@@ -261,71 +267,56 @@ class Dynamics:
         folds = self.folds(logs, seed)
         s, a = logs.observations, logs.actions.to(logs.observations.dtype)
         change = logs.next_observations - s
-        share = 1.0 if self.reward is not None else 0.8
         known = torch.cat([s, a], 1)
         both = torch.stack([logs.observations, logs.next_observations])
         low, high = both.amin((0, 1)), both.amax((0, 1))
         self.limits_ = torch.stack([low - MARGIN * (high - low), high + MARGIN * (high - low)]).float()
-        self.change_, told = fit_ensemble(
-            known,
-            change,
-            folds,
-            self.members,
-            self.settings,
-            rng.child_seed(seed, "change"),
-            lambda d: on_progress(share * d),
-        )
+
+        def learn(
+            name: str, x: Tensor, y: Tensor, settings: Settings, begun: float, share: float
+        ) -> tuple[GaussianEnsemble, dict[str, Any]]:
+            own, told = rng.child_seed(seed, name), lambda done: on_progress(begun + share * done)
+            return fit_ensemble(x, y, folds, self.members, settings, own, told)
+
+        share = 1.0 if self.reward is not None else 0.8
+        self.change_, told = learn("change", known, change, self.settings, 0.0, share)
         self.report_ = {"change": told, "reward": "known"}
         self.reward_ = None
         if self.reward is None:
-            x, settings = torch.cat([known, change], 1), self.settings
-            settings = replace(settings, hidden=REWARD_HIDDEN, steps=(settings.steps + 1) // 2)
-            self.reward_, told = fit_ensemble(
-                x,
-                logs.rewards[:, None],
-                folds,
-                self.members,
-                settings,
-                rng.child_seed(seed, "reward"),
-                lambda done: on_progress(share + (1 - share) * done),
-            )
-            self.report_["reward"] = told
+            small = replace(self.settings, hidden=REWARD_HIDDEN, steps=(self.settings.steps + 1) // 2)
+            x = torch.cat([known, change], 1)
+            self.reward_, self.report_["reward"] = learn("reward", x, logs.rewards[:, None], small, share, 1 - share)
         return self
 
     def folds(self, logs: Logs, seed: int) -> Int64[Tensor, " m"]:
         """The fold of each row in a fit with this seed; member i has not learnt from fold i."""
         return assign_folds(logs, max(self.members, FEWEST_FOLDS), rng.fork(seed, "folds"))
 
-    def law(
-        self, s: Float[Tensor, "m n s"], a: Float[Tensor, "m n a"]
-    ) -> tuple[Float[Tensor, "m n s"], Float[Tensor, "m n s"]]:
-        """Mean and deviation of s' for each member's own rows."""
+    def change(self) -> GaussianEnsemble:
+        """The networks for s' - s, once they are fitted."""
         if self.change_ is None:
             raise NotFitted("Dynamics was used before fit.")
-        mean, deviation = self.change_(torch.cat([s, a.to(s.dtype)], 2))
+        return self.change_
+
+    def law(self, s: ManyStates, a: ManyActions) -> tuple[ManyStates, ManyStates]:
+        """Mean and deviation of s' for each member's own rows."""
+        mean, deviation = self.change()(torch.cat([s, a.to(s.dtype)], 2))
         return s + mean, deviation
 
-    def step(
-        self, s: Float[Tensor, "m n s"], a: Float[Tensor, "m n a"], *, generator: torch.Generator
-    ) -> Float[Tensor, "m n s"]:
+    def step(self, s: ManyStates, a: ManyActions, *, generator: torch.Generator) -> ManyStates:
         """s' ~ P_theta(. | s, a) for every particle of every member."""
         mean, deviation = self.law(s, a)
         return mean + deviation * torch.randn(mean.shape, generator=generator, dtype=mean.dtype)
 
-    def rewards(
-        self, s: Float[Tensor, "m n s"], a: Float[Tensor, "m n a"], after: Float[Tensor, "m n s"]
-    ) -> Float[Tensor, "m n"]:
+    def rewards(self, s: ManyStates, a: ManyActions, after: ManyStates) -> Float[Tensor, "m n"]:
         """r(s, a, s'): the known function, or each member's mean."""
         if self.reward is not None:
             return self.reward(s, a, after)
-        if self.reward_ is None:
-            raise NotFitted("Dynamics was used before fit.")
+        assert self.reward_ is not None
         return self.reward_(torch.cat([s, a.to(s.dtype), after - s], 2))[0].squeeze(2)
 
     @torch.no_grad()
-    def rollout(
-        self, policy: Policy, initial: Float[Tensor, "n s"], horizon: int, *, generator: torch.Generator
-    ) -> Trajectories:
+    def rollout(self, policy: Policy, initial: States, horizon: int, *, generator: torch.Generator) -> Trajectories:
         """`horizon` steps of `policy` from each of `initial`, an equal number for each member."""
         horizon, n = checks.whole(horizon, "horizon", "Dynamics.rollout", low=1), len(initial)
         if n == 0 or n % self.members:
@@ -348,28 +339,13 @@ class Dynamics:
         members = torch.arange(self.members).repeat_interleave(n // self.members)
         return Trajectories(flat[0], flat[1], flat[2], members, met / (n * horizon))
 
-    def draw(
-        self,
-        s: Float[Tensor, "n s"],
-        a: Float[Tensor, "n a"],
-        members: Int64[Tensor, " n"],
-        *,
-        generator: torch.Generator,
-    ) -> Float[Tensor, "n s"]:
+    def draw(self, s: States, a: Actions, members: Members, *, generator: torch.Generator) -> States:
         """s' ~ P_theta(. | s, a) of each row under its own member."""
         rows = padded(members, self.members)
-        after = self.step(s[rows.clamp_min(0)].float(), a[rows.clamp_min(0)].float(), generator=generator)
-        found = torch.empty(s.shape)
-        found[rows[rows >= 0]] = after[rows >= 0]
-        return found
+        at = rows.clamp_min(0)
+        return unpadded(self.step(s[at].float(), a[at].float(), generator=generator), rows)
 
-    def residuals(
-        self,
-        s: Float[Tensor, "n s"],
-        a: Float[Tensor, "n a"],
-        after: Float[Tensor, "n s"],
-        members: Int64[Tensor, " n"],
-    ) -> Float[Tensor, "n v"]:
+    def residuals(self, s: States, a: Actions, after: States, members: Members) -> Float[Tensor, "n v"]:
         """(s' - mean) / deviation of each row under its own member, of which that member's draws have N(0, I).
 
         In the coordinates of s' that vary at all.
@@ -377,16 +353,11 @@ class Dynamics:
         rows = padded(members, self.members)
         at = rows.clamp_min(0)
         mean, deviation = self.law(s[at].float(), a[at].float())
-        assert self.change_ is not None
-        z = ((after[at] - mean) / deviation)[:, :, self.change_.varying]
-        found = torch.empty(len(s), z.shape[2])
-        found[rows[rows >= 0]] = z[rows >= 0].float()
-        return found
+        return unpadded(((after[at] - mean) / deviation)[:, :, self.change().varying], rows)
 
     def save(self, path: str | Path) -> Path:
         """Write configuration, report and networks to `path` (.json) and a safetensors file beside it."""
-        if self.change_ is None or self.limits_ is None:
-            raise NotFitted("Dynamics.save was called before fit.")
+        self.change()
         stored = copy.copy(self)
         stored.reward = None
         return store.save_object(path, "dynamics", stored)

@@ -23,13 +23,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import NotFitted, VestigeWarning, rng
 from vestige.core.checks import declared, learnt, option
 from vestige.core.numerics import log_mean_exp
-from vestige.policy.dynamics import Dynamics
+from vestige.policy.dynamics import Actions, Dynamics, Members, States
 from vestige.policy.logs import Logs
 from vestige.ratios import Logistic
 from vestige.ratios.members import Sample
@@ -58,14 +58,7 @@ class TransitionRatio:
             hidden=self.hidden, skip="quadratic", calibration="platt", learning_rate=3e-3, epochs=self.epochs
         )
 
-    def fit(
-        self,
-        dynamics: Dynamics,
-        logs: Logs,
-        folds: Int64[Tensor, " m"],
-        *,
-        seed: int = 0,
-    ) -> TransitionRatio:
+    def fit(self, dynamics: Dynamics, logs: Logs, folds: Members, *, seed: int = 0) -> TransitionRatio:
         """Learn from the rows of `logs` whose fold is that of a member, each beside the member that left it aside."""
         rows = (folds < dynamics.members).nonzero().squeeze(1)
         rows = rows[torch.randperm(len(rows), generator=rng.fork(seed, "rows"))[: self.rows]]
@@ -87,10 +80,7 @@ class TransitionRatio:
         last = len(rows) - 1
         self.limits_ = torch.stack([seen[:, round(self.cut * last)], seen[:, round((1 - self.cut) * last)]])
         mean = torch.stack([log_mean_exp(row) for row in self.ratio.member_log_ratios(draw(0).q)])
-        self.report_ = {
-            "accuracy": [r["held_out"]["accuracy"] for r in told],
-            "log_loss": [r["held_out"]["log_loss"] for r in told],
-            "ece": [r["held_out"]["ece"] for r in told],
+        self.report_ = {name: [r["held_out"][name] for r in told] for name in ("accuracy", "log_loss", "ece")} | {
             "slope": [r["calibration"]["slope"] for r in told],
             "converged": [r["converged"] for r in told],
             "clipped": [r["clips"]["features"] for r in told],
@@ -101,13 +91,7 @@ class TransitionRatio:
         }
         return self
 
-    def features(
-        self,
-        s: Float[Tensor, "n s"],
-        a: Float[Tensor, "n a"],
-        after: Float[Tensor, "n s"],
-        members: Int64[Tensor, " n"],
-    ) -> Float[Tensor, "n f"]:
+    def features(self, s: States, a: Actions, after: States, members: Members) -> Float[Tensor, "n f"]:
         """What the classifier sees of a triple."""
         if self.dynamics_ is None:
             raise NotFitted("TransitionRatio was used before fit.")
@@ -119,18 +103,11 @@ class TransitionRatio:
         """Features of generated triples that share (s, a): s' drawn anew by each row's member."""
         assert self.dynamics_ is not None
         if self.sees == "residual":  # a draw is mean + deviation * noise: its residual is the noise
-            assert self.dynamics_.change_ is not None
-            noise = torch.randn(len(s), len(self.dynamics_.change_.varying), generator=generator)
+            noise = torch.randn(len(s), len(self.dynamics_.change().varying), generator=generator)
             return torch.cat([s.float(), a.float(), noise], 1)
         return torch.cat([s, a, self.dynamics_.draw(s, a, members, generator=generator) - s], 1).float()
 
-    def log_ratio(
-        self,
-        s: Float[Tensor, "n s"],
-        a: Float[Tensor, "n a"],
-        after: Float[Tensor, "n s"],
-        members: Int64[Tensor, " n"],
-    ) -> Float[Tensor, "c n"]:
+    def log_ratio(self, s: States, a: Actions, after: States, members: Members) -> Float[Tensor, "c n"]:
         """log w of each triple by each classifier."""
         return self.ratio.member_log_ratios(self.features(s, a, after, members).to(torch.float64))
 
