@@ -78,15 +78,15 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Rows:
+class WeightedRows:
     """The rows themselves, where no smaller summary gives the same numbers."""
 
     x: Float[Tensor, "n d"]
     weights: Float[Tensor, " n"]
 
-    def merge(self, other: Rows) -> Rows:
+    def merge(self, other: WeightedRows) -> WeightedRows:
         """Both sets together."""
-        return Rows(torch.cat([self.x, other.x]), torch.cat([self.weights, other.weights]))
+        return WeightedRows(torch.cat([self.x, other.x]), torch.cat([self.weights, other.weights]))
 
     @property
     def ess(self) -> float:

@@ -22,10 +22,10 @@ from torch import Tensor
 from vestige.core import Estimate, VestigeWarning, checks
 from vestige.core.checks import ArrayLike, learnt, option
 from vestige.core.numerics import Moments, psd_root, sqrt_trace_gram, sqrt_trace_psd
-from vestige.metrics.base import Accumulator, Rows, jackknife, measured, merged, two_sets
+from vestige.metrics.base import Accumulator, WeightedRows, jackknife, measured, merged, two_sets
 
 # Of fewer samples than features, the rows themselves are a smaller summary than their covariance.
-Side: TypeAlias = Moments | Rows
+Side: TypeAlias = Moments | WeightedRows
 
 
 def _mean_and_root(side: Side) -> tuple[Float[Tensor, " d"], Float[Tensor, "r d"]]:
@@ -62,7 +62,7 @@ def _estimate(p: list[Side], q: list[Side], *, extrapolate: bool, std_error: boo
         "covariance_term": covariance_term,
         "ess_p": size_p,
         "ess_q": size_q,
-        "form": "gram" if isinstance(whole_p, Rows) or isinstance(whole_q, Rows) else "moments",
+        "form": "gram" if isinstance(whole_p, WeightedRows) or isinstance(whole_q, WeightedRows) else "moments",
         "extrapolated": extrapolate,
     }
     error = jackknife(p, q, _distance) if std_error else None
@@ -105,7 +105,7 @@ def fid(
             checks.refuse("p and q", "fid", "at least 4 samples to extrapolate, 8 for a standard error", f"{least}")
 
     def grouped(rows: Tensor, weights: Tensor | None) -> list[Side]:
-        summary = Rows if len(rows) < rows.shape[1] else Moments.of
+        summary = WeightedRows if len(rows) < rows.shape[1] else Moments.of
         w = rows.new_ones(len(rows)) if weights is None else weights
         return [summary(rows[g::groups], w[g::groups]) for g in range(groups)]
 

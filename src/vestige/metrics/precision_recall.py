@@ -41,7 +41,7 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, learnt
-from vestige.metrics.base import BLOCK, Accumulator, Rows, Sums, ess, merged, sizes, two_sets, uniform
+from vestige.metrics.base import BLOCK, Accumulator, WeightedRows, Sums, ess, merged, sizes, two_sets, uniform
 
 # Rows of each side that k-means sees.
 FIT_ROWS = 1000
@@ -127,13 +127,13 @@ def precision_recall_density_coverage(
 
 
 @dataclass(eq=False)
-class PRDC(Accumulator[Rows]):
+class PRDC(Accumulator[WeightedRows]):
     """Collects the rows of one set for `real.compute(fake, k=5)`. Unlike its siblings it holds the data."""
 
-    summaries_: list[Rows | None] = learnt()
+    summaries_: list[WeightedRows | None] = learnt()
 
-    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> Rows:
-        return Rows(x, weights)
+    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> WeightedRows:
+        return WeightedRows(x, weights)
 
     def compute(self, other: PRDC, *, k: int = 5) -> Neighbourhood:
         """Precision, recall, density and coverage of the other set (`q`) against this one (`p`)."""
