@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from vestige import store
 from vestige.core import rng
 from vestige.core.errors import InputError, NotFitted
 from vestige.ratios.bootstrap import Bootstrap, bootstrap, counts, resample
@@ -24,6 +25,10 @@ def sampler(n, seed):
     return normal(n, 0.5, seed % 2**31)
 
 
+def even(n):
+    return torch.full((n,), 1 / n, dtype=torch.float64)
+
+
 def test_counts_are_n_draws_and_their_variance_is_multinomial():
     drawn = torch.stack([counts(50, rng.fork(0, i)) for i in range(400)])
     assert (drawn.sum(1) == 50).all()
@@ -33,21 +38,20 @@ def test_counts_are_n_draws_and_their_variance_is_multinomial():
 def test_a_resample_of_weighted_rows_keeps_their_weights():
     weights = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
     for i in range(20):  # a draw of the first three rows alone would hold no data
-        assert resample(weights, 4, rng.fork(0, i)).tolist() == [0.0, 0.0, 0.0, 1.0]
-    even, weighted = resample(None, 9, rng.fork(1)), resample(torch.full((9,), 1 / 9).double(), 9, rng.fork(1))
-    torch.testing.assert_close(even, weighted)
+        assert resample(weights, rng.fork(0, i)).tolist() == [0.0, 0.0, 0.0, 1.0]
+    torch.testing.assert_close(resample(even(9), rng.fork(1)), counts(9, rng.fork(1)) / 9)
 
 
 @pytest.mark.parametrize("estimator", [Logistic(**FAST), KLIEPNet(**FAST), Logistic(calibration="platt", **FAST)])
 @pytest.mark.parametrize("parametric", [False, True])
 def test_every_member_is_the_single_fit_on_its_resample(estimator, parametric, monkeypatch):
-    monkeypatch.setattr("vestige.ratios.nets.BLOCK_CELLS", 2 * 8 * 100)  # two members a block, so that blocks join
+    monkeypatch.setattr("vestige.ratios.training.BLOCK_CELLS", 2 * 8 * 100)  # two members a block, so that blocks join
     p, q, x = normal(50, 0.0, 1), normal(60, 0.5, 2), normal(20, 0.2, 3)
     ensemble = bootstrap(estimator, p, q, 5, q_sampler=sampler if parametric else None, seed=7)
     together = ensemble.members(x)
     for i in range(5):
-        w_p = resample(None, 50, rng.fork(7, "resample", "p", i))
-        w_q = None if parametric else resample(None, 60, rng.fork(7, "resample", "q", i))
+        w_p = resample(even(50), rng.fork(7, "resample", "p", i))
+        w_q = None if parametric else resample(even(60), rng.fork(7, "resample", "q", i))
         q_i = sampler(60, rng.child_seed(7, "draw", i)) if parametric else q
         single = dataclasses.replace(estimator)
         single.fit(p, q_i, p_weights=w_p, q_weights=w_q, seed=rng.child_seed(7, "member", i))
@@ -117,7 +121,7 @@ def test_no_row_of_p_is_stored_and_the_estimator_handed_over_is_left_alone():
     assert base.width_ is None
     assert base.members_ == {}
     rows = set(p.flatten().tolist())
-    assert all(not rows & set(t.double().flatten().tolist()) for t in ensemble.state_dict().values())
+    assert all(not rows & set(t.double().flatten().tolist()) for t in store.to_tensors(ensemble).values())
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():

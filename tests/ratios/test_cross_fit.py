@@ -4,7 +4,7 @@ import torch
 
 from vestige.core import rng
 from vestige.ratios import Logistic
-from vestige.ratios.base import known_ratios
+from vestige.ratios.base import Sample, known_ratios
 from vestige.ratios.calibration import platt
 from vestige.ratios.cross_fit import CrossFit, cross_fit
 from vestige.ratios.stack.stack import assign_folds
@@ -23,7 +23,7 @@ W = torch.softmax(draw(120, 2)[:, 0], 0)
 
 
 def test_every_row_is_judged_by_the_fit_that_has_not_seen_it():
-    found = cross_fit(BASE, P, Q, W, None, calibrated=False, **OPTIONS)
+    found = cross_fit(BASE, Sample(P, Q, W), calibrated=False, **OPTIONS)
     even = torch.full((150,), 1 / 150, dtype=torch.float64)
     fold_p, fold_q = (assign_folds(w, 3, generator=rng.fork(7, "folds", i)) for i, w in enumerate((W, even)))
     inside = 0.0
@@ -38,13 +38,13 @@ def test_every_row_is_judged_by_the_fit_that_has_not_seen_it():
 
 
 def test_the_gap_is_scaled_as_the_values_are():
-    raw, found = (cross_fit(BASE, P, Q, W, None, calibrated=c, **OPTIONS) for c in (False, True))
+    raw, found = (cross_fit(BASE, Sample(P, Q, W), calibrated=c, **OPTIONS) for c in (False, True))
     assert abs(found.ratio.affine.slope - 1) > 0.01
     assert abs(found.gap - found.ratio.affine.slope * raw.gap) < 1e-12
 
 
 def test_calibration_is_platts_on_the_held_out_values_and_is_stored():
-    raw, found = (cross_fit(BASE, P, Q, W, None, calibrated=c, **OPTIONS) for c in (False, True))
+    raw, found = (cross_fit(BASE, Sample(P, Q, W), calibrated=c, **OPTIONS) for c in (False, True))
     even = torch.full((150,), 1 / 150, dtype=torch.float64)
     affine = platt(raw.log_ratio_p, raw.log_ratio_q, W, even)
     assert abs(affine.slope - 1) > 1e-3

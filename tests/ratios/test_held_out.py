@@ -7,7 +7,7 @@ import torch
 from vestige.core.errors import InputError
 from vestige.ratios import Ratio
 from vestige.ratios.bootstrap import Bootstrap
-from vestige.ratios.cross_fit import FittedRows, evaluate, held_out
+from vestige.ratios.cross_fit import evaluate, fitted_rows, held_out
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.stack.stack import Stack
 
@@ -28,8 +28,8 @@ def gaussians(n_p, n_q, *, shift=0.5, scale=1.3, d=2, seed=0):
 class Memoriser(Ratio):
     """+9 on rows of p it was fitted on, -9 on those of q, 1 on others."""
 
-    def _fit(self, p, q, p_weights, q_weights, seed):
-        self.seen_ = (set(map(tuple, p.tolist())), set(map(tuple, q.tolist())))
+    def _fit(self, sample, seed):
+        self.seen_ = (set(map(tuple, sample.p.tolist())), set(map(tuple, sample.q.tolist())))
 
     def _log_ratio(self, x):
         values = [9.0 if r in self.seen_[0] else -9.0 if r in self.seen_[1] else 1.0 for r in map(tuple, x.tolist())]
@@ -73,8 +73,7 @@ def test_rows_of_weight_zero_are_not_fitted_on():
     p, q, _ = gaussians(60, 80)
     weights = torch.full((80,), 1 / 40, dtype=torch.float64)
     weights[40:] = 0
-    part = FittedRows.of(q, weights, 1000, 0, "q")
-    assert sorted(part.rows.tolist()) == list(range(40))
+    assert sorted(fitted_rows(80, weights, 1000, 0, "q").tolist()) == list(range(40))
     found = held_out(p, q, q_weights=weights, estimator=Logistic(kind="linear"))
     assert len(found.log_ratio_q) == 80  # yet they have a log-ratio
 

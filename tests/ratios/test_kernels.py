@@ -6,14 +6,8 @@ import torch
 from vestige.core import rng
 from vestige.core.errors import InputError, VestigeWarning
 from vestige.ratios import KLIEP, ULSIF
-from vestige.ratios.kernels import (
-    BANDWIDTHS,
-    Kernels,
-    caution_if_wide,
-    gaussian,
-    gaussian_path,
-    median_distance,
-)
+from vestige.ratios.base import Sample
+from vestige.ratios.kernels import BANDWIDTHS, Kernels, gaussian, gaussian_path, median_distance
 from vestige.store.codec import decode, encode
 
 
@@ -68,13 +62,13 @@ def test_gaussian_path_leaves_the_distances_alone():
 def test_median_distance_takes_both_sides_and_their_weights():
     near_p, near_q = torch.full((1000, 2), 4.0).double(), torch.full((20, 2), 16.0).double()
     near_q[:10] = 1.0
-    assert median_distance(near_p, near_q) == 2.0  # of 1/4 ones, 1/2 twos, 1/4 fours: sides count alike
+    assert median_distance(Sample(near_p, near_q)) == 2.0  # of 1/4 ones, 1/2 twos, 1/4 fours: sides count alike
     only_far = torch.cat([torch.zeros(10), torch.full((10,), 0.1)]).double()
-    assert median_distance(near_q, near_q, only_far, only_far) == 4.0
+    assert median_distance(Sample(near_q, near_q, only_far, only_far)) == 4.0
     repeated = near_q.repeat_interleave(torch.arange(1, 21), 0)
     weights = torch.arange(1, 21).double() / 210
-    assert median_distance(near_q, near_q, weights, weights) == median_distance(repeated, repeated)
-    assert median_distance(near_p * 0, near_p * 0) == 1.0
+    assert median_distance(Sample(near_q, near_q, weights, weights)) == median_distance(Sample(repeated, repeated))
+    assert median_distance(Sample(near_p * 0, near_p * 0)) == 1.0
 
 
 def test_state_round_trip():
@@ -91,13 +85,11 @@ def test_bad_bandwidths_are_refused(kind, bad):
 
 
 def test_many_dimensions_are_warned_of_and_few_are_not():
-    report = {"estimator": "ULSIF", "d": 10}
-    with pytest.warns(VestigeWarning, match="kernel estimators fail in 10 dimensions"):
-        caution_if_wide(report)
+    with pytest.warns(VestigeWarning, match="ULSIF: kernel estimators fail in 10 dimensions"):
+        report = ULSIF().fit(sample(30, 10), sample(30, 10, "y")).report_
     assert "Stack" in report["warnings"][0]
     assert "quadratic" in report["warnings"][0]
-    report = {"estimator": "ULSIF", "d": 9}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        caution_if_wide(report)
+        report = ULSIF().fit(sample(30, 9), sample(30, 9, "y")).report_
     assert report["warnings"] == []

@@ -4,11 +4,9 @@ import pytest
 import torch
 
 from vestige.core import rng
-from vestige.core.errors import InputError, UnknownName, VestigeWarning
+from vestige.core.errors import InputError, VestigeWarning
 from vestige.ratios.kernels import gaussian
-from vestige.ratios.kliep import KLIEP, KernelMixture
-from vestige.ratios.nets import KLIEPNet
-from vestige.store.codec import decode, encode
+from vestige.ratios.kliep import KLIEP
 
 
 def normal(n, mean, scale, name, d=2):
@@ -47,7 +45,7 @@ def test_the_gap_is_the_certificate_of_the_stated_problem():
     """Rebuild A from what the fit stores, over every row of q as a centre that it drew: no column beats the gap."""
     p, q = normal(500, *P, "p"), normal(400, *Q, "q")
     fit = KLIEP(max_centres=400, bandwidths=(0.4,)).fit(p, q)
-    sigma, kernels = fit.report_["sigma"], fit.mixture_.kernels
+    sigma, kernels = fit.report_["sigma"], fit.kernels_
     z_p, z_q = kernels.standardise(p), kernels.standardise(q)
     columns = gaussian(torch.cdist(z_p, z_q).square(), sigma) / gaussian(torch.cdist(z_q, z_q).square(), sigma).mean(0)
     slopes = (columns / fit.log_ratio(p).exp()[:, None]).mean(0)
@@ -105,45 +103,20 @@ def test_rounds_that_run_out_are_said():
 
 def test_only_kernels_with_a_share_are_stored_and_none_is_a_row_of_p():
     fit = fitted(KLIEP())
-    kernels = fit.mixture_.kernels
-    assert len(fit.mixture_.theta) == len(kernels.centres) == fit.report_["centres"] < 100
+    kernels = fit.kernels_
+    assert len(fit.theta_) == len(kernels.centres) == fit.report_["centres"] < 100
     rows = kernels.centres * kernels.standardise.scale + kernels.standardise.shift
     distance = [(rows[:, None] - normal(1000, *of, name)).square().sum(2).sqrt() for of, name in ((P, "p"), (Q, "q"))]
     assert distance[0].min() > 1e-6
     assert distance[1].amin(1).max() < 1e-12
 
 
-@pytest.mark.parametrize("estimator", [KLIEP(), KLIEP("net", network=KLIEPNet(steps=60, tolerance=10.0))])
-def test_save_and_load_give_the_same_ratio(estimator, tmp_path):
-    fit = fitted(estimator, 200)
+def test_save_and_load_give_the_same_ratio(tmp_path):
+    fit = fitted(KLIEP(), 200)
     again = KLIEP.load(fit.save(tmp_path / "ratio.json"))
     x = normal(50, [0.0, 0.0], 1.0, "x")
     assert torch.equal(again.log_ratio(x), fit.log_ratio(x))
     assert again.report_ == fit.report_
-
-
-def test_a_mixture_comes_back_from_its_state():
-    fit = fitted(KLIEP(), 200).mixture_
-    x = normal(20, [0.0, 0.0], 1.0, "x")
-    assert torch.equal(decode(KernelMixture, *encode(fit)).log_ratio(x), fit.log_ratio(x))
-
-
-def test_the_network_kind_is_klieps_network():
-    network = KLIEPNet(steps=100, tolerance=10.0)
-    fit = fitted(KLIEP("net", network=network), 500, seed=3)
-    alone = fitted(KLIEPNet(steps=100, tolerance=10.0), 500, seed=3)
-    x = normal(50, [0.0, 0.0], 1.0, "x")
-    assert torch.equal(fit.log_ratio(x), alone.log_ratio(x))
-    assert fit.report_["estimator"] == "KLIEP"
-    assert fit.report_["kind"] == "net"
-    assert fit.report_["iterations"] == alone.report_["iterations"]
-    assert network.width_ is None  # what was handed over is untouched
-    assert network.members_ == {}
-
-
-def test_an_unknown_kind_names_the_nearest():
-    with pytest.raises(UnknownName, match="Did you mean 'kernel'"):
-        fitted(KLIEP("kernels"), 20)
 
 
 @pytest.mark.parametrize(

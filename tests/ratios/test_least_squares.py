@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from vestige.core import rng
+from vestige.ratios.base import Sample
 from vestige.ratios.least_squares import loo_scores, normal_equations, solve
 
 LAMBDAS = torch.tensor([1e-4, 1e-2, 1.0], dtype=torch.float64)
@@ -39,7 +40,7 @@ def test_leave_one_out_equals_brute_force(sizes, weighted, alpha):
     phi_p, phi_q = features(sizes[0], 12, "p"), features(sizes[1], 12, "q")
     u = weights(sizes[0], "u") if "p" in weighted else None
     v = weights(sizes[1], "v") if "q" in weighted else None
-    got = loo_scores(phi_p, phi_q, u, v, LAMBDAS, alpha)
+    got = loo_scores(Sample(phi_p, phi_q, u, v), LAMBDAS, alpha)
     u = torch.full((sizes[0],), 1 / sizes[0], dtype=torch.float64) if u is None else u
     v = torch.full((sizes[1],), 1 / sizes[1], dtype=torch.float64) if v is None else v
     want = [brute_force(phi_p, phi_q, u, v, float(ridge), alpha) for ridge in LAMBDAS]
@@ -51,24 +52,25 @@ def test_without_weights_leaving_out_is_dropping_the_row():
     phi_p, phi_q, ridge = features(14, 5, "p"), features(20, 5, "q"), 1e-2
     score = 0.0
     for k in range(14):
-        theta, _ = solve(*normal_equations(torch.cat([phi_p[:k], phi_p[k + 1 :]]), phi_q, None, None, 0.0), ridge)
+        theta, _ = solve(*normal_equations(Sample(torch.cat([phi_p[:k], phi_p[k + 1 :]]), phi_q), 0.0), ridge)
         score -= float(phi_p[k] @ theta) / 14
     for k in range(20):
-        theta, _ = solve(*normal_equations(phi_p, torch.cat([phi_q[:k], phi_q[k + 1 :]]), None, None, 0.0), ridge)
+        theta, _ = solve(*normal_equations(Sample(phi_p, torch.cat([phi_q[:k], phi_q[k + 1 :]])), 0.0), ridge)
         score += float(phi_q[k] @ theta) ** 2 / 40
-    got = loo_scores(phi_p, phi_q, None, None, torch.tensor([ridge], dtype=torch.float64))
+    got = loo_scores(Sample(phi_p, phi_q), torch.tensor([ridge], dtype=torch.float64))
     assert float(got) == pytest.approx(score, rel=1e-9)
 
 
 def test_integer_weights_are_repeated_rows_in_the_normal_equations():
     phi_p, phi_q, counts = features(6, 4, "p"), features(5, 4, "q"), torch.tensor([1, 3, 2, 4, 1])
-    repeated = normal_equations(phi_p, phi_q.repeat_interleave(counts, 0), None, None, 0.2)
-    weighted = normal_equations(phi_p, phi_q, torch.full((6,), 1 / 6).double(), counts.double() / counts.sum(), 0.2)
+    repeated = normal_equations(Sample(phi_p, phi_q.repeat_interleave(counts, 0)), 0.2)
+    weights = torch.full((6,), 1 / 6).double(), counts.double() / counts.sum()
+    weighted = normal_equations(Sample(phi_p, phi_q, *weights), 0.2)
     torch.testing.assert_close(repeated, weighted, rtol=1e-7, atol=1e-9)
 
 
 def test_solutions_satisfy_their_optimality_conditions():
-    H, h = normal_equations(features(50, 8, "p") - 0.5, features(50, 8, "q") - 0.5, None, None, 0.0)
+    H, h = normal_equations(Sample(features(50, 8, "p") - 0.5, features(50, 8, "q") - 0.5), 0.0)
     theta, positive = solve(H, h, 1e-3)
     ridged = H + 1e-3 * torch.eye(8, dtype=torch.float64)
     torch.testing.assert_close(ridged @ theta, h)

@@ -8,8 +8,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from vestige.core.errors import InputError, UnknownName
-from vestige.ratios import logistic, losses, nets
-from vestige.ratios.logistic import Logistic, design, form_of
+from vestige.ratios import logistic, losses, nets, training
+from vestige.ratios.logistic import Logistic, form_of
+from vestige.ratios.standardise import design
 
 FAST = {"hidden": (16,), "steps": 150, "check_every": 10}
 
@@ -154,7 +155,7 @@ def test_calibration_has_rows_that_neither_training_nor_early_stopping_sees(monk
         monkeypatch.setattr(module, name, call)
 
     spy(nets, "prepare")
-    spy(nets, "train")
+    spy(training, "train")
     spy(logistic, "calibrate")
     p, q = normal(60, 1, 0.0, seed=1), normal(60, 1, 1.0, seed=2)
     monkeypatch.setattr(logistic, "two_fold", lambda method, p, q, *weights: (p, q))

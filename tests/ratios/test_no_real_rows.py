@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from vestige import store
 from vestige.ratios import RATIOS
 
 D = 3
@@ -55,7 +56,7 @@ def rows_found(state, p):
 def test_nothing_stored_is_a_row_of_p(name, tmp_path):
     p, q = draw(70, 0), draw(90, 1) + 0.2
     estimator = GIVEN.get(name, RATIOS[name])().fit(p, q)
-    state = estimator.state_dict()
+    state = store.to_tensors(estimator)
     assert rows_found(state, p) == 0
     estimator.save(tmp_path / "ratio.json")
     files = list(tmp_path.iterdir())

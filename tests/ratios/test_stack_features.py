@@ -3,7 +3,9 @@
 import torch
 from sklearn.cluster import KMeans
 
-from vestige.ratios.stack.features import StackFeatures, k_means, mixture_standardiser, nearest, quadratic
+from vestige.ratios.base import Sample
+from vestige.ratios.stack.features import StackFeatures, k_means, nearest
+from vestige.ratios.standardise import design, mixture_standardiser
 
 
 def draw(n, d, seed=0):
@@ -16,8 +18,8 @@ def even(x):
 
 def test_products_by_hand():
     z = torch.tensor([[2.0, 3.0]], dtype=torch.float64)
-    assert quadratic(z, full=True).tolist() == [[1, 2, 3, 4, 6, 9]]
-    assert quadratic(z, full=False).tolist() == [[1, 2, 3, 4, 9]]
+    assert design(z, "full").tolist() == [[1, 2, 3, 4, 6, 9]]
+    assert design(z, "diagonal").tolist() == [[1, 2, 3, 4, 9]]
 
 
 def test_nearest_is_the_nearest():
@@ -42,7 +44,7 @@ def test_k_means_obeys_weights_and_few_distinct_rows():
 
 def test_mixture_gives_both_sides_half_of_the_mass():
     p, q = draw(10, 1) + 4, draw(1000, 1, 1)
-    got = mixture_standardiser(p, q, even(p), even(q))
+    got = mixture_standardiser(Sample(p, q))
     mean = (p.mean() + q.mean()) / 2
     variance = ((p - mean).square().mean() + (q - mean).square().mean()) / 2
     torch.testing.assert_close(got.shift[0], mean)
@@ -52,7 +54,7 @@ def test_mixture_gives_both_sides_half_of_the_mass():
 def test_local_columns_are_a_constant_and_the_offset_from_the_nearest_centre():
     p, q = draw(200, 2), draw(200, 2, 1)
     options = {"clip": 4.5, "centres": 3, "full": True, "generator": torch.Generator().manual_seed(0)}
-    features = StackFeatures.of(p, q, even(p), even(q), **options)
+    features = StackFeatures.of(Sample(p, q), **options)
     design = features(p[:5])
     z = features.standardise(p[:5])
     group = torch.cdist(z, features.centres).argmin(1)
@@ -63,7 +65,7 @@ def test_local_columns_are_a_constant_and_the_offset_from_the_nearest_centre():
 def test_clipped_share():
     q = draw(100, 1)
     options = {"clip": 1.0, "centres": 0, "full": True, "generator": torch.Generator().manual_seed(0)}
-    features = StackFeatures.of(q, q, even(q), even(q), **options)
+    features = StackFeatures.of(Sample(q, q), **options)
     expected = ((q - q.mean()).abs() > q.std(correction=0)).double().mean()
     assert features.clipped(q) == float(expected)
     assert float(features.standardise(q).abs().max()) == 1.0

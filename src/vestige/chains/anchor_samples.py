@@ -20,7 +20,8 @@ from torch import Tensor
 
 from vestige.core import rng
 from vestige.core.numerics import log_normalise, weighted_mean
-from vestige.ratios.stack.features import mixture_standardiser, quadratic
+from vestige.ratios.base import Sample
+from vestige.ratios.standardise import design, mixture_standardiser, quadratic_form
 
 # Least weight of a sample. Beside a model so poor that one sample carries all the weight, the others' would round to
 # zero, and a fold without the one would have none to fit; the verdict on such anchor samples is a refusal.
@@ -101,16 +102,15 @@ def balance_to(
     seed: int,
 ) -> Float[Tensor, " n_q"]:
     """`log_weights` of q's rows, balanced to the means of p's features. Nothing of p is in what is returned."""
-    w_p = p.new_full((len(p),), 1 / len(p)) if p_weights is None else p_weights
-    w_q = q.new_full((len(q),), 1 / len(q))
-    standardise = mixture_standardiser(p, q, w_p, w_q, clip=clip)
-    d, ess_p = p.shape[1], 1 / float(w_p.square().sum())
-    full = d * (d + 1) / 2 <= min(ess_p, len(q)) / rows_a_product
+    sample = Sample(p, q, p_weights)
+    w_p = sample.w_p
+    standardise = mixture_standardiser(sample, clip=clip)
+    form = quadratic_form(p.shape[1], min(1 / float(w_p.square().sum()), len(q)), rows_a_product)
 
     def seen(x: Tensor) -> Tensor:
         z = standardise(x)
         drawn = random_relu(z, relu, generator=rng.fork(seed, "relu"))
-        return torch.cat([quadratic(z, full=full)[:, 1:], drawn], 1)
+        return torch.cat([design(z, form)[:, 1:], drawn], 1)
 
     on_p, on_q = seen(p), seen(q)
     target = weighted_mean(on_p, w_p)

@@ -44,6 +44,7 @@ from vestige.core import checks, rng
 from vestige.core.checks import declared, option
 from vestige.core.numerics import weighted_mean
 from vestige.ratios import LSIF, ULSIF, Bridge, FGANRatio, KLIEPNet, Logistic, Ratio, Stack
+from vestige.ratios.base import Sample
 from vestige.ratios.cross_fit import CrossFit, HeldOutFit, cross_fit
 
 FittedRatio = Stack | CrossFit
@@ -134,15 +135,15 @@ class Anchored(Strategy[dict[int, TaskState]]):
         No value for a single row of p stays in the ratio.
         """
         weights = checks.weights(p_weights, len(p), "p_weights", "Chain.step")
-        other = ESTIMATORS[self.estimator]
+        sample, other = Sample(p, q, weights), ESTIMATORS[self.estimator]
         if other is not None:
-            found = cross_fit(other, p, q, weights, None, folds=self.folds, calibrated=True, seed=seed)
+            found = cross_fit(other, sample, folds=self.folds, calibrated=True, seed=seed)
         else:
             found = self._stacked(p, q, p_weights, start, seed)
         if not self.moments or float(weighted_mean(found.log_ratio_p, weights)) <= self.bridge_above:
             return found
         bridge = Bridge(JUMP, self.waymarks)
-        return cross_fit(bridge, p, q, weights, None, folds=self.folds, calibrated=False, seed=seed)
+        return cross_fit(bridge, sample, folds=self.folds, calibrated=False, seed=seed)
 
     def _stacked(
         self, p: Tensor, q: Tensor, p_weights: Tensor | None, start: FittedRatio | None, seed: int

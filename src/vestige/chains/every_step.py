@@ -59,8 +59,8 @@ from vestige.core.numerics import log_mean_exp
 from vestige.nets import training
 from vestige.nets.training import Best
 from vestige.ratios import divergences, losses
-from vestige.ratios.stack.features import mixture_standardiser
-from vestige.ratios.standardise import Standardiser
+from vestige.ratios.base import Sample
+from vestige.ratios.standardise import Standardiser, mixture_standardiser
 
 ESTIMATORS = ("fgan", "kliep", "logistic", "lsif")
 # The f of "fgan" by the name that its critic has in `ratios.FGANRatio`.
@@ -339,8 +339,7 @@ class EveryStep(Strategy[LogLinearState]):
 
 
 def _coordinates(p: Tensor, q: Tensor) -> Standardiser:
-    even = [x.new_full((len(x),), 1 / len(x)) for x in (p, q)]
-    return mixture_standardiser(p, q, *even)
+    return mixture_standardiser(Sample(p, q))
 
 
 class _Side:

@@ -50,8 +50,7 @@ from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy
 from vestige.policy.transitions import TransitionRatio
 from vestige.ratios import weights
-from vestige.ratios.logistic import design
-from vestige.ratios.standardise import Standardiser
+from vestige.ratios.standardise import Standardiser, design
 
 
 def _with_all(drawn: Tensor, n: int) -> Float64[Tensor, "b n"]:

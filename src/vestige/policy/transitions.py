@@ -32,7 +32,7 @@ from vestige.core.numerics import log_mean_exp
 from vestige.policy.dynamics import Actions, Dynamics, Members, States
 from vestige.policy.logs import Logs
 from vestige.ratios import Logistic
-from vestige.ratios.members import Sample
+from vestige.ratios.base import Sample
 
 SEES = ("residual", "state")
 

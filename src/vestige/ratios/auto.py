@@ -32,12 +32,12 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike
-from vestige.ratios.base import Ratio
+from vestige.ratios.base import Ratio, Sample
 from vestige.ratios.bridge import Bridge
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.newton import logistic_loss, newton_logistic
-from vestige.ratios.stack.features import mixture_standardiser, quadratic
 from vestige.ratios.stack.stack import Stack
+from vestige.ratios.standardise import design, mixture_standardiser
 
 FEW_ROWS, FEW_FEATURES = 200, 3
 MANY_FEATURES = 1000
@@ -51,11 +51,11 @@ def look(p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"], *, seed: int) -> 
         x[torch.randperm(len(x), generator=rng.fork(seed, "look", side))[:LOOK_ROWS]]
         for side, x in (("p", p), ("q", q))
     )
-    w_p, w_q = torch.full_like(p[:, 0], 1 / len(p)), torch.full_like(q[:, 0], 1 / len(q))
-    z = mixture_standardiser(p, q, w_p, w_q, clip=Stack.clip)(torch.cat([p, q]))
-    phi = quadratic(z, full=False) if z.shape[1] <= LOOK_FEATURES else torch.cat([torch.ones_like(z[:, :1]), z], 1)
-    sign = torch.cat([torch.ones_like(w_p), -torch.ones_like(w_q)])
-    weights = torch.cat([w_p, w_q])
+    sample = Sample(p, q)
+    z = mixture_standardiser(sample, clip=Stack.clip)(torch.cat([p, q]))
+    phi = design(z, "diagonal" if z.shape[1] <= LOOK_FEATURES else "linear")
+    sign = torch.cat([torch.ones_like(sample.w_p), -torch.ones_like(sample.w_q)])
+    weights = torch.cat([sample.w_p, sample.w_q])
     half = torch.cat([torch.arange(len(p)), torch.arange(len(q))]) % 2 == 0
     loss = 0.0
     for fit, judge in ((half, ~half), (~half, half)):

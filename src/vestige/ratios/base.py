@@ -8,19 +8,54 @@ row of `p`; what it keeps of `p` in aggregate is said in `report_["kept_of_p"]`.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vestige import store
-from vestige.core import InputError, NotFitted, StoreError, checks
+from vestige.core import InputError, NotFitted, StoreError, VestigeWarning, checks
 from vestige.core.checks import ArrayLike, Kind
 from vestige.store import codec
+
+# A number for each row of p, and for each row of q.
+OnP: TypeAlias = Float[Tensor, " n_p"]
+OnQ: TypeAlias = Float[Tensor, " n_q"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What an estimator is fitted on: float64 rows of both sides, and weights that sum to one (None: equal ones)."""
+
+    p: Float[Tensor, "n_p d"]
+    q: Float[Tensor, "n_q d"]
+    p_weights: OnP | None = None
+    q_weights: OnQ | None = None
+
+    @property
+    def w_p(self) -> OnP:
+        """The weights of p's rows, written out."""
+        return _even(self.p) if self.p_weights is None else self.p_weights
+
+    @property
+    def w_q(self) -> OnQ:
+        """The weights of q's rows, written out."""
+        return _even(self.q) if self.q_weights is None else self.q_weights
+
+    def rows(self, of_p: Tensor, of_q: Tensor) -> Sample:
+        """Some of the rows of either side, with their weights as they are."""
+        p_weights = None if self.p_weights is None else self.p_weights[of_p]
+        return Sample(self.p[of_p], self.q[of_q], p_weights, None if self.q_weights is None else self.q_weights[of_q])
+
+
+def _even(x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    return x.new_full((len(x),), 1 / len(x), dtype=torch.float64)
 
 
 @dataclass(eq=False)
@@ -54,53 +89,44 @@ class Ratio(ABC):
         self.report_ = {"estimator": type(self).__name__, "n_p": len(p_), "n_q": len(q_), "d": p_.shape[1]}
         if self.reason_ is not None:
             self.report_["why"] = self.reason_
-        self._fit(p_, q_, p_w, q_w, seed)
+        self._fit(Sample(p_, q_, p_w, q_w), seed)
         self.width_ = p_.shape[1]
         return self
 
     def log_ratio(self, x: ArrayLike) -> Any:  # noqa: ANN401 - the kind that came in
         """log p(x)/q(x) for each row of `x`: the same row gives the same value whatever else is in the call."""
-        owner = f"{type(self).__name__}.log_ratio"
+        return Kind.of(x).give(self._log_ratio(self._rows(x, "log_ratio")))
+
+    def _rows(self, x: ArrayLike, verb: str) -> Float[Tensor, "n d"]:
+        """The checked rows that a `verb` of a fitted estimator is asked about."""
+        return checks.samples(x, "x", f"{type(self).__name__}.{verb}", width=self._fitted(verb))
+
+    def _fitted(self, verb: str) -> int:
+        """The number of features that were fitted; refuses `verb` before a fit."""
         if self.width_ is None:
-            raise NotFitted(f"{owner} was called before fit.")
-        x_ = checks.samples(x, "x", owner, width=self.width_)
-        return Kind.of(x).give(self._log_ratio(x_))
+            raise NotFitted(f"{type(self).__name__}.{verb} was called before fit.")
+        return self.width_
 
     def _check(self) -> None:
         """Refuse settings that cannot be used: those that are not as declared, and what a subclass adds."""
         checks.declared(self)
 
+    def _caution(self, text: str) -> None:
+        """Put `text` among the warnings of the report, and say it."""
+        self.report_.setdefault("warnings", []).append(text)
+        warnings.warn(f"{type(self).__name__}: {text}", VestigeWarning, stacklevel=5)
+
     @abstractmethod
-    def _fit(
-        self,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"] | None,
-        q_weights: Float[Tensor, " n_q"] | None,
-        seed: int,
-    ) -> None:
-        """Learn from checked float64 samples and weights that sum to one; fill `report_`."""
+    def _fit(self, sample: Sample, seed: int) -> None:
+        """Learn from a checked sample; fill `report_`."""
 
     @abstractmethod
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         """The learnt log-ratio of checked float64 samples, as float64."""
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Configuration and what was learnt, as tensors alone: those of the codec, and the bytes of its JSON."""
-        if self.width_ is None:
-            raise NotFitted(f"{type(self).__name__}.state_dict was called before fit.")
-        return codec.to_tensors(self)
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> Self:
-        """Take over what another estimator of the same configuration has learnt."""
-        read = codec.from_tensors(type(self), state, classes=known_ratios())
-        vars(self).update({name: value for name, value in vars(read).items() if name.endswith("_")})
-        return self
-
     def save(self, path: str | Path) -> Path:
         """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
-        if self.width_ is None:
-            raise NotFitted(f"{type(self).__name__}.save was called before fit.")
+        self._fitted("save")
         data, tensors = codec.encode(self)
         return store.save(path, "ratio", {"ratio": data}, tensors)
 

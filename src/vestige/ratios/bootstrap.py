@@ -26,10 +26,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import NotFitted, checks, rng
+from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, Kind, option
-from vestige.ratios.base import Ratio
-from vestige.ratios.members import Sample
+from vestige.ratios.base import Ratio, Sample
 from vestige.ratios.nets import NetRatio
 
 # (n, seed) -> n fresh samples of q.
@@ -42,12 +41,11 @@ def counts(n: int, generator: torch.Generator) -> Float[Tensor, " n"]:
     return torch.bincount(drawn, minlength=n).to(torch.float64)
 
 
-def resample(weights: Float[Tensor, " n"] | None, n: int, generator: torch.Generator) -> Float[Tensor, " n"]:
-    """Weights of one resample of n weighted rows; they sum to one."""
-    times = counts(n, generator)
-    drawn = times if weights is None else times * weights
+def resample(weights: Float[Tensor, " n"], generator: torch.Generator) -> Float[Tensor, " n"]:
+    """Weights of one resample of weighted rows; they sum to one."""
+    drawn = counts(len(weights), generator) * weights
     while not bool(drawn.sum() > 0):  # only rows of weight zero were drawn: that resample holds no data
-        drawn = counts(n, generator) * (1 if weights is None else weights)
+        drawn = counts(len(weights), generator) * weights
     return drawn / drawn.sum()
 
 
@@ -83,26 +81,18 @@ class Bootstrap(Ratio):
         finally:
             self._sampler = None  # a fitted ensemble holds no handle on the model
 
-    def _fit(
-        self,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"] | None,
-        q_weights: Float[Tensor, " n_q"] | None,
-        seed: int,
-    ) -> None:
-        sampler, owner = self._sampler, "Bootstrap.fit"
+    def _fit(self, sample: Sample, seed: int) -> None:
+        sampler, owner, p, q = self._sampler, "Bootstrap.fit", sample.p, sample.q
 
         def draw(i: int) -> Sample:
-            w_p = resample(p_weights, len(p), rng.fork(seed, "resample", "p", i))
+            w_p = resample(sample.w_p, rng.fork(seed, "resample", "p", i))
             if sampler is None:
-                return Sample(p, q, w_p, resample(q_weights, len(q), rng.fork(seed, "resample", "q", i)))
-            fresh = checks.samples(
-                sampler(len(q), rng.child_seed(seed, "draw", i)), "q_sampler", owner, width=p.shape[1]
-            )
+                return Sample(p, q, w_p, resample(sample.w_q, rng.fork(seed, "resample", "q", i)))
+            drawn = sampler(len(q), rng.child_seed(seed, "draw", i))
+            fresh = checks.samples(drawn, "q_sampler", owner, width=p.shape[1])
             if len(fresh) != len(q):
                 checks.refuse("q_sampler", owner, f"a function that returns {len(q)} samples", len(fresh))
-            return Sample(p, fresh, w_p, q.new_full((len(q),), 1 / len(q)))
+            return Sample(p, fresh, w_p)
 
         seeds = [rng.child_seed(seed, "member", i) for i in range(self.n)]
         reports: list[dict[str, Any]] = []
@@ -140,20 +130,15 @@ class Bootstrap(Ratio):
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         return self._members(x).mean(0)
 
-    def _checked(self, x: ArrayLike, name: str) -> Tensor:
-        if self.width_ is None:
-            raise NotFitted(f"Bootstrap.{name} was called before fit.")
-        return checks.samples(x, "x", f"Bootstrap.{name}", width=self.width_)
-
     def members(self, x: ArrayLike) -> Any:  # noqa: ANN401 - the kind that came in
         """log-ratio of every member, (n, members): one row a row of `x`."""
-        return Kind.of(x).give(self._members(self._checked(x, "members")).mT.contiguous())
+        return Kind.of(x).give(self._members(self._rows(x, "members")).mT.contiguous())
 
     def interval(self, x: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
         """(low, high) log-ratios between which the middle `level` of the members lies, at each row of `x`."""
         level = checks.number(level, "level", "Bootstrap.interval", low=0, high=1, open_low=True, open_high=True)
         tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-        low, high = torch.quantile(self._members(self._checked(x, "interval")), tails, dim=0)
+        low, high = torch.quantile(self._members(self._rows(x, "interval")), tails, dim=0)
         return Kind.of(x).give(low), Kind.of(x).give(high)
 
 

@@ -24,7 +24,6 @@ import dataclasses
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -32,40 +31,28 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import option
+from vestige.core.numerics import weighted_mean
 from vestige.nets.training import systematic
-from vestige.ratios.base import Ratio
+from vestige.ratios.base import Ratio, Sample
+from vestige.ratios.kernels import KernelRatio
 from vestige.ratios.logistic import Logistic
-from vestige.ratios.stack.features import mixture_standardiser
-from vestige.ratios.standardise import Standardiser
+from vestige.ratios.standardise import Standardiser, mixture_standardiser
 
-# Estimators whose kernel centres are rows of their q.
-KEEP_ROWS = {"ULSIF": "always", "RULSIF": "always", "KLIEP": "kernel"}
+# Of a jump's report: what the bridge's own says once.
+SAID_ONCE = ("kept_of_p", "estimator")
 
 
 def keeps_rows(estimator: Ratio) -> bool:
     """Whether the fitted estimator, or one inside it, would hold rows of its denominator."""
-    when = KEEP_ROWS.get(type(estimator).__name__)
     inside = [getattr(estimator, f.name) for f in dataclasses.fields(estimator) if f.init]
-    return (
-        when == "always"
-        or (when is not None and getattr(estimator, "kind", when) == when)
-        or any(keeps_rows(e) for e in inside if isinstance(e, Ratio))
-    )
+    return isinstance(estimator, KernelRatio) or any(keeps_rows(e) for e in inside if isinstance(e, Ratio))
 
 
-def waymark(
-    p: Float[Tensor, "n_p d"],
-    q: Float[Tensor, "n_q d"],
-    p_weights: Float[Tensor, " n_p"],
-    q_weights: Float[Tensor, " n_q"],
-    amount: float,
-    *,
-    generator: torch.Generator,
-) -> Float[Tensor, "n d"]:
+def waymark(sample: Sample, amount: float, *, generator: torch.Generator) -> Float[Tensor, "n d"]:
     """sqrt(1 - a^2) x + a y on random pairs, as many as the larger side has rows; rows are drawn by weight."""
-    n = max(len(p), len(q))
-    x = p[systematic(p_weights, n, generator=generator)]
-    y = q[systematic(q_weights, n, generator=generator)]
+    n = max(len(sample.p), len(sample.q))
+    x = sample.p[systematic(sample.w_p, n, generator=generator)]
+    y = sample.q[systematic(sample.w_q, n, generator=generator)]
     return (1 - amount**2) ** 0.5 * x + amount * y
 
 
@@ -79,37 +66,26 @@ class Bridge(Ratio):
     standardise_: Standardiser = field(init=False, repr=False)
     jumps_: list[Ratio] = field(init=False, repr=False)
 
-    def _fit(
-        self,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"] | None,
-        q_weights: Float[Tensor, " n_q"] | None,
-        seed: int,
-    ) -> None:
+    def _fit(self, sample: Sample, seed: int) -> None:
         if not isinstance(self.base, Ratio):
             checks.refuse("base", "Bridge", "a ratio estimator", repr(self.base))
         if keeps_rows(self.base):
             must = "an estimator that keeps no rows of its samples, for these are mixtures with rows of p"
             checks.refuse("base", "Bridge", must, type(self.base).__name__)
         jumps = self.waymarks + 1
-        w_p = p.new_full((len(p),), 1 / len(p)) if p_weights is None else p_weights
-        w_q = q.new_full((len(q),), 1 / len(q)) if q_weights is None else q_weights
-        self.standardise_ = mixture_standardiser(p, q, w_p, w_q)
-        p, q = self.standardise_(p), self.standardise_(q)
-        between = [
-            (waymark(p, q, w_p, w_q, math.sin(math.pi * k / (2 * jumps)), generator=rng.fork(seed, "waymark", k)), None)
-            for k in range(1, jumps)
-        ]
-        sets = [(p, p_weights), *between, (q, q_weights)]
+        self.standardise_ = mixture_standardiser(sample)
+        sample = dataclasses.replace(sample, p=self.standardise_(sample.p), q=self.standardise_(sample.q))
+        amounts = [math.sin(math.pi * k / (2 * jumps)) for k in range(jumps)]
+        between = [waymark(sample, amounts[k], generator=rng.fork(seed, "waymark", k)) for k in range(1, jumps)]
+        sets = [(sample.p, sample.p_weights), *((x, None) for x in between), (sample.q, sample.q_weights)]
         self.jumps_, kl = [], []
         for k, ((near, w_near), (far, w_far)) in enumerate(itertools.pairwise(sets)):
             jump = dataclasses.replace(self.base)
             child = rng.child_seed(seed, "jump", k)
             self.jumps_.append(jump.fit(near, far, p_weights=w_near, q_weights=w_far, seed=child))
-            kl.append(_mean(jump.log_ratio(near), w_near))
+            kl.append(float(weighted_mean(jump.log_ratio(near), w_near)))
         self.report_ |= {
-            "jumps": [_plain(jump.report_) for jump in self.jumps_],
+            "jumps": [{k: v for k, v in jump.report_.items() if k not in SAID_ONCE} for jump in self.jumps_],
             "kl_of_jumps": kl,
             "converged": all(jump.report_.get("converged", True) for jump in self.jumps_),
             "kept_of_p": "mean and deviation of the even mixture with q; of each jump: "
@@ -119,12 +95,3 @@ class Bridge(Ratio):
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         z = self.standardise_(x)
         return torch.stack([jump.log_ratio(z) for jump in self.jumps_]).sum(0)
-
-
-def _mean(log_ratio: Float[Tensor, " n"], weights: Float[Tensor, " n"] | None) -> float:
-    return float(log_ratio.mean() if weights is None else weights @ log_ratio)
-
-
-def _plain(report: dict[str, Any]) -> dict[str, Any]:
-    """A jump's report without what the bridge's own says once."""
-    return {key: value for key, value in report.items() if key not in ("kept_of_p", "estimator")}

@@ -21,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from vestige.ratios.base import OnP, OnQ
 from vestige.ratios.newton import newton_logistic
 
 METHODS = ("platt", "temperature")
@@ -39,14 +40,8 @@ class Affine:
         return self.slope * log_ratio + self.offset
 
 
-def _fit(
-    log_p: Float[Tensor, " n_p"],
-    log_q: Float[Tensor, " n_q"],
-    w_p: Float[Tensor, " n_p"],
-    w_q: Float[Tensor, " n_q"],
-    *,
-    intercept: bool,
-) -> Affine:
+def platt(log_p: OnP, log_q: OnQ, w_p: OnP, w_q: OnQ, *, intercept: bool = True) -> Affine:
+    """Slope and offset by the balanced log-loss on held-out log-ratios of p and of q; or the slope alone."""
     w_p, w_q = w_p / w_p.sum(), w_q / w_q.sum()
     n_p, n_q = 1 / float(w_p.square().sum()), 1 / float(w_q.square().sum())
     miss_p, miss_q = 1 / (n_p + 2), 1 / (n_q + 2)  # Platt's targets: a row counts a little for the other side
@@ -64,40 +59,14 @@ def _fit(
     return Affine(slope, float(fit.head[0]) if intercept else 0.0, fit.converged)
 
 
-def platt(
-    log_p: Float[Tensor, " n_p"],
-    log_q: Float[Tensor, " n_q"],
-    w_p: Float[Tensor, " n_p"],
-    w_q: Float[Tensor, " n_q"],
-) -> Affine:
-    """Slope and offset by the balanced log-loss on held-out log-ratios of p and of q."""
-    return _fit(log_p, log_q, w_p, w_q, intercept=True)
-
-
-def temperature(
-    log_p: Float[Tensor, " n_p"],
-    log_q: Float[Tensor, " n_q"],
-    w_p: Float[Tensor, " n_p"],
-    w_q: Float[Tensor, " n_q"],
-) -> Affine:
-    """The slope alone: where log r = 0 stays where it is."""
-    return _fit(log_p, log_q, w_p, w_q, intercept=False)
-
-
-def calibrate(method: str | None, log_p: Tensor, log_q: Tensor, w_p: Tensor, w_q: Tensor) -> Affine:
-    """The map that `method` fits; None is the identity."""
+def calibrate(method: str | None, log_p: OnP, log_q: OnQ, w_p: OnP, w_q: OnQ) -> Affine:
+    """The map that `method` fits; None is the identity. "temperature" leaves log r = 0 where it is."""
     if method is None:
         return Affine(1.0, 0.0)
-    return (platt if method == "platt" else temperature)(log_p, log_q, w_p, w_q)
+    return platt(log_p, log_q, w_p, w_q, intercept=method == "platt")
 
 
-def two_fold(
-    method: str | None,
-    log_p: Float[Tensor, " n_p"],
-    log_q: Float[Tensor, " n_q"],
-    w_p: Float[Tensor, " n_p"],
-    w_q: Float[Tensor, " n_q"],
-) -> tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]]:
+def two_fold(method: str | None, log_p: OnP, log_q: OnQ, w_p: OnP, w_q: OnQ) -> tuple[OnP, OnQ]:
     """Calibrated log-ratios of rows in random order, each half by the map of the other; r = 1 where that has none."""
     new_p, new_q = torch.zeros_like(log_p), torch.zeros_like(log_q)
     for fit, judge in ((slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))):
@@ -121,14 +90,7 @@ class Reliability:
         return [{"bin": i, "mass": m, "stated": s, "found": f} for i, (m, s, f) in enumerate(rows) if m > 0]
 
 
-def reliability(
-    log_p: Float[Tensor, " n_p"],
-    log_q: Float[Tensor, " n_q"],
-    w_p: Float[Tensor, " n_p"],
-    w_q: Float[Tensor, " n_q"],
-    *,
-    bins: int = 10,
-) -> Reliability:
+def reliability(log_p: OnP, log_q: OnQ, w_p: OnP, w_q: OnQ, *, bins: int = 10) -> Reliability:
     """Bins of equal width of sigmoid(log r), with p and q at half of the mass each; empty bins hold zeros."""
     chance = torch.sigmoid(torch.cat([log_p, log_q]))
     weights = torch.cat([w_p / w_p.sum(), w_q / w_q.sum()]) / 2
@@ -147,24 +109,15 @@ def expected_calibration_error(table: Reliability) -> float:
     return float((table.mass * (table.found - table.stated).abs()).sum())
 
 
-def held_out_figures(
-    log_p: Float[Tensor, " n_p"],
-    log_q: Float[Tensor, " n_q"],
-    w_p: Float[Tensor, " n_p"],
-    w_q: Float[Tensor, " n_q"],
-) -> dict[str, Any]:
+def held_out_figures(log_p: OnP, log_q: OnQ, w_p: OnP, w_q: OnQ) -> dict[str, Any]:
     """Balanced log-loss and accuracy, calibration error and the reliability table."""
     w_p, w_q = w_p / w_p.sum(), w_q / w_q.sum()
     table = reliability(log_p, log_q, w_p, w_q)
-    right = w_p @ _half_step(log_p) + w_q @ _half_step(-log_q)
+    # One above zero, one half at it: a coin is thrown where the classifier has no opinion.
+    right = w_p @ (torch.sign(log_p) + 1) / 2 + w_q @ (1 - torch.sign(log_q)) / 2
     return {
         "log_loss": float(w_p @ softplus(-log_p) + w_q @ softplus(log_q)) / 2,
         "accuracy": min(1.0, float(right) / 2),  # sums of shares exceed 1 by rounding only
         "ece": expected_calibration_error(table),
         "reliability": table.as_rows(),
     }
-
-
-def _half_step(x: Tensor) -> Tensor:
-    """One above zero, one half at it: a coin is thrown where the classifier has no opinion."""
-    return (torch.sign(x) + 1) / 2

@@ -22,12 +22,12 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.numerics import weighted_mean
+from vestige.ratios import RATIOS, build
 from vestige.ratios.auto import MANY_FEATURES, auto, look
-from vestige.ratios.base import Ratio
+from vestige.ratios.base import Ratio, Sample
 from vestige.ratios.bootstrap import Bootstrap
 from vestige.ratios.calibration import Affine, held_out_figures, platt
 from vestige.ratios.logistic import Logistic
-from vestige.ratios.registry import RATIOS, build
 from vestige.ratios.stack.stack import Stack, assign_folds
 
 # Rows of each side that a ratio is fitted on, and rows whose log-ratios are computed at once.
@@ -48,36 +48,29 @@ class FoldFits(NamedTuple):
 
 
 def fold_by_fold(
-    estimator: Ratio,
-    p: Float[Tensor, "n_p d"],
-    q: Float[Tensor, "n_q d"],
-    p_weights: Float[Tensor, " n_p"] | None,
-    q_weights: Float[Tensor, " n_q"] | None,
-    *,
-    folds: tuple[Int[Tensor, " n_p"], Int[Tensor, " n_q"]],
-    seed: int,
+    estimator: Ratio, sample: Sample, *, folds: tuple[Int[Tensor, " n_p"], Int[Tensor, " n_q"]], seed: int
 ) -> FoldFits:
     """Copies of `estimator`, each fitted without the rows of both sides that `folds` gives its number."""
-    sides = ((p, p_weights, folds[0]), (q, q_weights, folds[1]))
+    fold_p, fold_q = folds
     fits: list[Ratio] = []
-    values: list[list[Tensor]] = [[], []]
-    count = 1 + int(folds[0].max())
-    inside = 0.0
-    for k in range(count):
-        (p_in, w_p), (q_in, w_q) = ((x[f != k], None if w is None else w[f != k]) for x, w, f in sides)
-        child = rng.child_seed(seed, "fold", k)
-        fits.append(dataclasses.replace(estimator).fit(p_in, q_in, p_weights=w_p, q_weights=w_q, seed=child))
-        for out, (x, _, f) in zip(values, sides, strict=True):
-            out.append(evaluate(fits[k], x[f == k]))
-        inside += float(weighted_mean(evaluate(fits[k], p_in)[:, 0], w_p)) / count
-    joined = []
-    for out, (_, _, f) in zip(values, sides, strict=True):
-        value = torch.empty(len(f), out[0].shape[1], dtype=torch.float64)
-        for k in range(count):
-            value[f == k] = out[k]
-        joined.append(value)
-    gap = inside - float(weighted_mean(joined[0][:, 0], p_weights))
-    return FoldFits(tuple(fits), joined[0], joined[1], gap)
+    value_p, value_q, inside = [], [], []
+    for k in range(1 + int(fold_p.max())):
+        seen = sample.rows(fold_p != k, fold_q != k)
+        weights = {"p_weights": seen.p_weights, "q_weights": seen.q_weights}
+        fit = dataclasses.replace(estimator).fit(seen.p, seen.q, **weights, seed=rng.child_seed(seed, "fold", k))
+        fits.append(fit)
+        value_p.append(evaluate(fit, sample.p[fold_p == k]))
+        value_q.append(evaluate(fit, sample.q[fold_q == k]))
+        inside.append(float(weighted_mean(evaluate(fit, seen.p)[:, 0], seen.p_weights)))
+    held_p, held_q = _in_order(value_p, fold_p), _in_order(value_q, fold_q)
+    gap = sum(inside) / len(fits) - float(weighted_mean(held_p[:, 0], sample.p_weights))
+    return FoldFits(tuple(fits), held_p, held_q, gap)
+
+
+def _in_order(values: list[Tensor], fold: Int[Tensor, " n"]) -> Float[Tensor, "n k"]:
+    """Values of one fold after the other, put where their rows stand."""
+    joined = torch.cat(values)
+    return torch.empty_like(joined).index_copy_(0, torch.argsort(fold, stable=True), joined)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,21 +94,11 @@ class HeldOutFit(NamedTuple):
     gap: float
 
 
-def cross_fit(
-    estimator: Ratio,
-    p: Float[Tensor, "n_p d"],
-    q: Float[Tensor, "n_q d"],
-    p_weights: Float[Tensor, " n_p"] | None,
-    q_weights: Float[Tensor, " n_q"] | None,
-    *,
-    folds: int,
-    calibrated: bool,
-    seed: int,
-) -> HeldOutFit:
+def cross_fit(estimator: Ratio, sample: Sample, *, folds: int, calibrated: bool, seed: int) -> HeldOutFit:
     """Copies of `estimator`, each fitted without one fold of both sides, and on request calibrated."""
-    w_p, w_q = (x.new_full((len(x),), 1 / len(x)) if w is None else w for x, w in ((p, p_weights), (q, q_weights)))
+    w_p, w_q = sample.w_p, sample.w_q
     fold_p, fold_q = (assign_folds(w, folds, generator=rng.fork(seed, "folds", i)) for i, w in enumerate((w_p, w_q)))
-    found = fold_by_fold(estimator, p, q, w_p, w_q, folds=(fold_p, fold_q), seed=seed)
+    found = fold_by_fold(estimator, sample, folds=(fold_p, fold_q), seed=seed)
     raw_p, raw_q = found.value_p[:, 0], found.value_q[:, 0]
     affine = platt(raw_p, raw_q, w_p, w_q) if calibrated else Affine(1.0, 0.0)
     return HeldOutFit(CrossFit(found.fits, affine), affine(raw_p), affine(raw_q), affine.slope * found.gap)
@@ -133,25 +116,13 @@ class HeldOut:
     blind: str | None  # why the log-ratios miss a difference that is plain to see
 
 
-@dataclass(frozen=True)
-class FittedRows:
-    """The rows of one side that are fitted on: all, or as many as are allowed, at random and in random order."""
-
-    x: Float[Tensor, "m d"]
-    weights: Float[Tensor, " m"] | None
-    rows: Int[Tensor, " m"]  # their positions in the whole side
-
-    @classmethod
-    def of(
-        cls, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None, most: int, seed: int, side: str
-    ) -> FittedRows:
-        """At most `most` rows of `x`; rows of weight zero have nothing to say."""
-        order = torch.randperm(len(x), generator=rng.fork(seed, "held-out", side))
-        order = order if weights is None else order[weights[order] > 0]
-        order = order[:most]
-        if len(order) < 2 * FOLDS:
-            checks.refuse(side, "held_out", f"at least {2 * FOLDS} rows of positive weight", len(order))
-        return cls(x[order].to(torch.float64), None if weights is None else weights[order], order)
+def fitted_rows(n: int, weights: Float[Tensor, " n"] | None, most: int, seed: int, side: str) -> Int[Tensor, " m"]:
+    """At most `most` of `n` rows at random and in random order; rows of weight zero have nothing to say."""
+    order = torch.randperm(n, generator=rng.fork(seed, "held-out", side))
+    order = (order if weights is None else order[weights[order] > 0])[:most]
+    if len(order) < 2 * FOLDS:
+        checks.refuse(side, "held_out", f"at least {2 * FOLDS} rows of positive weight", len(order))
+    return order
 
 
 def held_out(
@@ -168,22 +139,24 @@ def held_out(
 
     `bootstrap` fits make an ensemble with intervals; its base is `estimator`, and `Logistic` for "auto".
     """
-    part_p, part_q = FittedRows.of(p, None, rows, seed, "p"), FittedRows.of(q, q_weights, rows, seed, "q")
+    whole = Sample(p, q, None, q_weights)
+    chosen = fitted_rows(len(p), None, rows, seed, "p"), fitted_rows(len(q), q_weights, rows, seed, "q")
+    part = whole.rows(*chosen)
+    part = dataclasses.replace(part, p=part.p.to(torch.float64), q=part.q.to(torch.float64))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        ratio, why = choose(estimator, part_p.x, part_q.x, bootstrap)
-        value_p, value_q, gap = _everywhere(ratio, p, q, part_p, part_q, seed)
-    w_p = torch.full((len(p),), 1 / len(p), dtype=torch.float64)
-    w_q = torch.full((len(q),), 1 / len(q), dtype=torch.float64) if q_weights is None else q_weights
+        ratio, why = choose(estimator, part, bootstrap)
+        value_p, value_q, gap = _everywhere(ratio, whole, part, chosen, seed)
+    w_p, w_q = whole.w_p, whole.w_q
     affine = platt(value_p[:, 0], value_q[:, 0], w_p, w_q)
     log_p, log_q = affine(value_p), affine(value_q)
     figures = held_out_figures(log_p[:, 0], log_q[:, 0], w_p, w_q)
-    simple = look(part_p.x, part_q.x, seed=seed) if q_weights is None and p.shape[1] <= MANY_FEATURES else None
+    simple = look(part.p, part.q, seed=seed) if q_weights is None and p.shape[1] <= MANY_FEATURES else None
     report = {
         "estimator": type(ratio).__name__,
         "why": why,
-        "rows_p": len(part_p.x),
-        "rows_q": len(part_q.x),
+        "rows_p": len(part.p),
+        "rows_q": len(part.q),
         "gap": gap,
         "calibration": {"slope": affine.slope, "offset": affine.offset},
         "held_out": figures,
@@ -197,14 +170,14 @@ def held_out(
     return HeldOut(log_p[:, 0], log_q[:, 0], log_q[:, 1:] if log_q.shape[1] > 1 else None, report, told, blind)
 
 
-def choose(estimator: str | Ratio, p: Tensor, q: Tensor, bootstrap: int) -> tuple[Ratio, str]:
+def choose(estimator: str | Ratio, sample: Sample, bootstrap: int) -> tuple[Ratio, str]:
     """An unfitted estimator, and why this one."""
     if isinstance(estimator, Ratio):
         base, why = dataclasses.replace(estimator), "as given"
     elif estimator == "auto" and bootstrap:
         base, why = Logistic(), "its networks train as one, so that a bootstrap of it is cheap"
     elif estimator == "auto":
-        base = auto(p, q)
+        base = auto(sample.p, sample.q)
         why = str(base.report_["why"]).rstrip(".")
     else:
         names = ["auto", *(name for name in RATIOS if name != "bootstrap")]  # which is asked for by `bootstrap`
@@ -215,24 +188,23 @@ def choose(estimator: str | Ratio, p: Tensor, q: Tensor, bootstrap: int) -> tupl
 
 
 def _everywhere(
-    ratio: Ratio, p: Tensor, q: Tensor, part_p: FittedRows, part_q: FittedRows, seed: int
+    ratio: Ratio, whole: Sample, part: Sample, chosen: tuple[Int[Tensor, " m_p"], Int[Tensor, " m_q"]], seed: int
 ) -> tuple[Float[Tensor, "n_p k"], Float[Tensor, "n_q k"], float]:
-    """Held-out values of every row, and the gap."""
-    sides = part_p.x, part_q.x, part_p.weights, part_q.weights
+    """Held-out values of every row of `whole`, of which `part` are the `chosen` rows, and the gap."""
     if isinstance(ratio, Stack):
-        ratio.fit(part_p.x, part_q.x, p_weights=part_p.weights, q_weights=part_q.weights, seed=seed)
+        ratio.fit(part.p, part.q, p_weights=part.p_weights, q_weights=part.q_weights, seed=seed)
         found = FoldFits((ratio,), ratio.held_out_p_[:, None], ratio.held_out_q_[:, None], ratio.gap_)
     else:
-        folds = torch.arange(len(part_p.x)) % FOLDS, torch.arange(len(part_q.x)) % FOLDS  # rows in random order
-        found = fold_by_fold(ratio, *sides, folds=folds, seed=seed)
+        folds = torch.arange(len(part.p)) % FOLDS, torch.arange(len(part.q)) % FOLDS  # rows in random order
+        found = fold_by_fold(ratio, part, folds=folds, seed=seed)
     values = []
-    for x, part, own in ((p, part_p, found.value_p), (q, part_q, found.value_q)):
+    for x, rows, own in ((whole.p, chosen[0], found.value_p), (whole.q, chosen[1], found.value_q)):
         value = own.new_empty(len(x), own.shape[1])
         rest = torch.ones(len(x), dtype=torch.bool)
-        rest[part.rows] = False
+        rest[rows] = False
         if bool(rest.any()):
             value[rest] = torch.stack([evaluate(fit, x[rest]) for fit in found.fits]).mean(0)
-        value[part.rows] = own
+        value[rows] = own
         values.append(value)
     return values[0], values[1], found.gap
 

@@ -44,9 +44,8 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import option
-from vestige.ratios.base import Ratio
+from vestige.ratios.base import Ratio, Sample
 from vestige.ratios.calibration import Affine, held_out_figures, platt, two_fold
-from vestige.ratios.kernels import caution
 
 CELLS = 2**20  # rows times trees that are looked up at once
 LARGEST = torch.finfo(torch.float32).max
@@ -120,28 +119,23 @@ class Forest(Ratio):
     trees_: dict[str, Tensor] = field(init=False, repr=False)
     map_: Affine = field(init=False, repr=False)
 
-    def _fit(
-        self,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"] | None,
-        q_weights: Float[Tensor, " n_q"] | None,
-        seed: int,
-    ) -> None:
+    def _fit(self, sample: Sample, seed: int) -> None:
+        p, q, w_p, w_q = sample.p, sample.q, sample.w_p, sample.w_q
         for name, rows in (("p", p), ("q", q)):
             if float(rows.abs().max()) > LARGEST:
                 checks.refuse(name, "Forest.fit", "within single precision", f"{float(rows.abs().max()):g}")
-        w_p = p.new_full((len(p),), 1 / len(p)) if p_weights is None else p_weights
-        w_q = q.new_full((len(q),), 1 / len(q)) if q_weights is None else q_weights
         x, weights = torch.cat([p, q]).cpu(), torch.cat([w_p, w_q]).cpu() / 2
         draws = min(len(x), round(2 * min(1 / float(w.square().sum()) for w in (w_p, w_q))))
-        options: dict[str, Any] = {
-            "n_estimators": self.trees,
-            "min_samples_leaf": self.min_samples_leaf,
-            "max_samples": draws,
-        }
-        options |= {"max_features": float(self.columns), "random_state": rng.child_seed(seed, "forest") % 2**31}
-        forest = grow(x, torch.arange(len(x)) < len(p), weights, **options)
+        forest = grow(
+            x,
+            torch.arange(len(x)) < len(p),
+            weights,
+            n_estimators=self.trees,
+            min_samples_leaf=self.min_samples_leaf,
+            max_samples=draws,
+            max_features=float(self.columns),
+            random_state=rng.child_seed(seed, "forest") % 2**31,
+        )
         self.trees_ = as_tensors(forest)
         outside = torch.ones(len(x), self.trees, dtype=torch.bool)
         for tree, drawn in enumerate(forest.estimators_samples_):
@@ -159,7 +153,7 @@ class Forest(Ratio):
             "warnings": [],
         }
         if never:
-            caution(self.report_, f"{never} rows are in the bag of every tree and have no held-out value of their own.")
+            self._caution(f"{never} rows are in the bag of every tree and have no held-out value of their own.")
 
     def _log_odds(self, share: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         return share.clamp(self.clip, 1 - self.clip).logit()

@@ -13,23 +13,27 @@ then hold real data.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-import warnings
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import VestigeWarning
+from vestige.core.checks import learnt, option
+from vestige.core.rng import fork
+from vestige.ratios.base import Ratio, Sample
 from vestige.ratios.standardise import Standardiser
 
 # Multiples of the median distance: a factor of sqrt(2) between neighbours, from 1/8 to 2.
 BANDWIDTHS = tuple(2 ** (k / 2) for k in range(-6, 3))
 # Measured: from about this dimension no number of samples makes kernels work.
 WIDE = 10
+# Rows of each side that the median distance is taken over.
+MEDIAN_ROWS = 500
 # Rows of x per block when a ratio is evaluated, so that memory stays bounded for any number of rows.
 BLOCK = 65536
 
@@ -61,20 +65,12 @@ class Kernels:
         return squares.addmm_(z, c.mT, alpha=-2).clamp_min_(0)  # rounding may leave -1e-16
 
 
-def median_distance(
-    squared_p: Float[Tensor, "n_p b"],
-    squared_q: Float[Tensor, "n_q b"],
-    p_weights: Float[Tensor, " n_p"] | None = None,
-    q_weights: Float[Tensor, " n_q"] | None = None,
-    *,
-    rows: int = 500,
-) -> float:
-    """Median distance to the centres over `rows` rows of each side, evenly spaced in weight; 1 if it is zero."""
+def median_distance(near: Sample) -> float:
+    """Median of `near`, squared distances to the centres, over rows evenly spaced in weight; 1 if it is zero."""
     thinned = []
-    for squared, weights in ((squared_p, p_weights), (squared_q, q_weights)):
-        shares = squared.new_full((len(squared),), 1 / len(squared)) if weights is None else weights
-        at = (torch.arange(rows, dtype=torch.float64) + 0.5) / rows
-        index = torch.searchsorted(shares.cumsum(0), at).clamp_max(len(squared) - 1)
+    at = (torch.arange(MEDIAN_ROWS, dtype=torch.float64) + 0.5) / MEDIAN_ROWS
+    for squared, weights in ((near.p, near.w_p), (near.q, near.w_q)):
+        index = torch.searchsorted(weights.cumsum(0), at).clamp_max(len(squared) - 1)
         thinned.append(squared[index].reshape(-1))
     return float(torch.cat(thinned).median().sqrt()) or 1.0
 
@@ -98,18 +94,34 @@ def gaussian_path(squared: Float[Tensor, "n b"], sigmas: Sequence[float]) -> Ite
         yield phi
 
 
-def caution(report: dict[str, Any], text: str) -> None:
-    """Put `text` among the warnings of the report, and say it."""
-    report.setdefault("warnings", []).append(text)
-    warnings.warn(f"{report['estimator']}: {text}", VestigeWarning, stacklevel=5)
+@dataclass(eq=False, kw_only=True)
+class KernelRatio(Ratio):
+    """What the estimators on kernels share; their centres are rows of q."""
 
+    max_centres: int = option(100, low=1)
+    bandwidths: tuple[float, ...] = option(BANDWIDTHS, above=0, least=1)  # multiples of the median distance to centres
 
-def caution_if_wide(report: dict[str, Any]) -> None:
-    """Kernels do not work in many dimensions, and the user should hear it."""
-    report["warnings"] = []
-    if report["d"] >= WIDE:
-        caution(
-            report,
-            f"kernel estimators fail in {report['d']} dimensions at any number of samples (in 10 they find a KL of 0.8 "
-            "where 1.12 is true). Use Logistic(kind='quadratic') or Stack.",
-        )
+    kernels_: Kernels = learnt()
+    sigma_: float = learnt()
+    theta_: Float[Tensor, " b"] = learnt()
+
+    def _place(self, sample: Sample, seed: int) -> tuple[Sample, list[float]]:
+        """Place the kernels; returns squared distances to them, and the bandwidths from wide to narrow."""
+        self.report_["warnings"] = []
+        if (d := sample.p.shape[1]) >= WIDE:
+            self._caution(
+                f"kernel estimators fail in {d} dimensions at any number of samples (in 10 they find a KL of 0.8 "
+                "where 1.12 is true). Use Logistic(kind='quadratic') or Stack."
+            )
+        self.kernels_ = Kernels.of(sample.q, sample.q_weights, self.max_centres, fork(seed, "centres"))
+        distances = self.kernels_.squared_distances
+        near = dataclasses.replace(sample, p=distances(sample.p), q=distances(sample.q))
+        median = self.report_["median_distance"] = median_distance(near)
+        return near, [multiple * median for multiple in sorted(self.bandwidths, reverse=True)]
+
+    @abstractmethod
+    def _at_distances(self, squared: Float[Tensor, "n b"]) -> Float[Tensor, " n"]:
+        """log r of rows at these squared distances from the centres."""
+
+    def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+        return torch.cat([self._at_distances(self.kernels_.squared_distances(block)) for block in x.split(BLOCK)])

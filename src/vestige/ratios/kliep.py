@@ -2,12 +2,9 @@
 
 It maximises E_p[log r] subject to E_q[r] = 1 (CDRE Eq. 2).
 
-kind="kernel": a mixture of kernels on q, to the certified optimum, with likelihood cross-validation of the bandwidth;
-see below. kind="net": the log-linear model of CDRE Eq. 3 with a network for psi; see `nets.KLIEPNet`,
-whose settings go into `network`. Kernels are the better choice in a few dimensions where q covers p; as the mixture
-has no negative parts, it cannot rise beyond the outermost samples of q.
-
-Kernel KLIEP: the mixture of kernels on q under which p is likeliest, its bandwidth by likelihood cross-validation.
+Here r is a mixture of kernels on q, fitted to the certified optimum, with likelihood cross-validation of the
+bandwidth; `nets.KLIEPNet` is the log-linear model of CDRE Eq. 3 with a network. Kernels are the better choice in a few
+dimensions where q covers p; as the mixture has no negative parts, it cannot rise beyond the outermost samples of q.
 
 Sugiyama et al., "Direct importance estimation for covariate shift adaptation" (2008). r(x) = sum_j theta_j phi_j(x)
 with theta >= 0 and E_q[r] = 1 maximises E_p[log r]. With m_j = E_q[phi_j] and b_j = theta_j m_j the constraint is that
@@ -35,10 +32,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -49,18 +44,8 @@ from vestige.core import checks
 from vestige.core.checks import option
 from vestige.core.numerics import weighted_mean
 from vestige.core.rng import fork
-from vestige.ratios.base import Ratio
-from vestige.ratios.kernels import (
-    BANDWIDTHS,
-    BLOCK,
-    Kernels,
-    caution,
-    caution_if_wide,
-    gaussian,
-    gaussian_path,
-    median_distance,
-)
-from vestige.ratios.nets import KLIEPNet
+from vestige.ratios.base import Sample
+from vestige.ratios.kernels import KernelRatio, gaussian, gaussian_path
 
 HALVINGS = 20
 ARMIJO = 1e-4  # a step must gain this share of what its slope promises
@@ -133,23 +118,6 @@ def _newton_step(
     return None
 
 
-@dataclass(frozen=True)
-class KernelMixture:
-    """log r(x) = log sum_j theta_j exp(-|z(x) - c_j|^2 / (2 sigma^2)), over the centres with theta_j > 0."""
-
-    kernels: Kernels
-    theta: Float[Tensor, " b"]
-    sigma: float
-
-    def log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-        """log p(x)/q(x)."""
-        values = []
-        for block in x.split(BLOCK):
-            near, nearest = relative(self.kernels.squared_distances(block))
-            values.append((gaussian(near, self.sigma) @ self.theta).log() - nearest / (2 * self.sigma**2))
-        return torch.cat(values)
-
-
 def relative(squared: Float[Tensor, "n b"]) -> tuple[Float[Tensor, "n b"], Float[Tensor, " n"]]:
     """Squared distances above the smallest of each row, and that smallest."""
     nearest = squared.amin(1)
@@ -178,121 +146,57 @@ def held_out_likelihood(
     return total
 
 
-def fit_kernel_mixture(
-    p: Float[Tensor, "n_p d"],
-    q: Float[Tensor, "n_q d"],
-    p_weights: Float[Tensor, " n_p"] | None,
-    q_weights: Float[Tensor, " n_q"] | None,
-    *,
-    max_centres: int,
-    multiples: Sequence[float],
-    folds: int,
-    tolerance: float,
-    max_rounds: int,
-    seed: int,
-) -> tuple[KernelMixture, dict[str, Any]]:
-    """The fitted mixture and what to report of it. `multiples` of the median distance fall from wide to narrow."""
-    order = torch.randperm(len(p), generator=fork(seed, "folds"))
-    weights = torch.full((len(p),), 1 / len(p), dtype=torch.float64) if p_weights is None else p_weights[order]
-    order, weights = order[weights > 0], weights[weights > 0]
-    kernels = Kernels.of(q, q_weights, max_centres, fork(seed, "centres"))
-    near_p, near_q = kernels.squared_distances(p[order]), kernels.squared_distances(q)
-    median = median_distance(near_p, near_q, None if p_weights is None else weights, q_weights)
-    near_p, nearest = relative(near_p)
-    sigmas = [m * median for m in multiples]
+@dataclass(eq=False, kw_only=True)
+class KLIEP(KernelRatio):
+    """p/q by maximum likelihood: log r(x) = log sum_j theta_j exp(-|z(x) - c_j|^2 / (2 sigma^2))."""
 
-    best, best_score, fits = 0, -torch.inf, []
-    paths = zip(gaussian_path(near_p, sigmas), gaussian_path(near_q, sigmas), strict=True)
-    for i, (phi_p, phi_q) in enumerate(paths):
-        mean_q = weighted_mean(phi_q, q_weights)  # positive: each centre is itself a row of q
-        columns = (phi_p / mean_q).mT.contiguous()
-        fit = best_mixture(columns, weights, tolerance=tolerance, max_rounds=max_rounds)
-        fits.append((fit, mean_q))
-        if len(sigmas) == 1:
-            break
-        score = held_out_likelihood(columns, weights, fit, folds, tolerance, max_rounds)
-        score -= float(weights @ nearest) / (2 * sigmas[i] ** 2)
-        if score > best_score:
-            best, best_score = i, score
-    fit, mean_q = fits[best]
-    used = fit.proportions > 0
-    theta = (fit.proportions / mean_q)[used]
-    report = {
-        "sigma": sigmas[best],
-        "median_distance": median,
-        "centres": int(used.sum()),
-        "converged": fit.gap <= tolerance,
-        "gap": fit.gap,
-        "tolerance": tolerance,
-        "rounds": fit.rounds,
-        "objective": fit.objective - float(weights @ nearest) / (2 * sigmas[best] ** 2),
-        "held_out_objective": best_score if len(sigmas) > 1 else None,
-    }
-    return KernelMixture(Kernels(kernels.standardise, kernels.centres[used]), theta, sigmas[best]), report
-
-
-KINDS = ("kernel", "net")
-
-
-@dataclass(eq=False)
-class KLIEP(Ratio):
-    """p/q by maximum likelihood. `network` concerns kind "net" alone, the other settings kind "kernel"."""
-
-    kind: str = option("kernel", among=KINDS)
-    _: KW_ONLY
-    max_centres: int = option(100, low=1)
-    bandwidths: tuple[float, ...] = option(BANDWIDTHS, above=0, least=1)  # multiples of the median distance to centres
     folds: int = option(5, low=2)
     tolerance: float = option(1e-6, above=0)  # converged: no mixture has a mean log-likelihood higher by more
     max_rounds: int = option(200, low=1)
-    network: KLIEPNet | None = None
 
-    mixture_: KernelMixture | None = field(init=False, repr=False, default=None)
-    network_: KLIEPNet | None = field(init=False, repr=False, default=None)
+    def _fit(self, sample: Sample, seed: int) -> None:
+        order = torch.randperm(len(sample.p), generator=fork(seed, "folds"))
+        order = order[sample.w_p[order] > 0]
+        weights = sample.w_p[order]
+        if len(self.bandwidths) > 1 and len(order) < self.folds:
+            checks.refuse("p", "KLIEP.fit", f"at least as many weighted samples as folds ({self.folds})", len(order))
+        near, sigmas = self._place(dataclasses.replace(sample, p=sample.p[order], p_weights=weights), seed)
+        near_p, nearest = relative(near.p)
 
-    def _fit(
-        self,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"] | None,
-        q_weights: Float[Tensor, " n_q"] | None,
-        seed: int,
-    ) -> None:
-        owner = "KLIEP.fit"
-        self.mixture_ = self.network_ = None
-        if self.kind == "net":
-            # A copy: what the caller handed over stays unfitted.
-            self.network_ = dataclasses.replace(self.network) if self.network is not None else KLIEPNet()
-            self.network_._fit(p, q, p_weights, q_weights, seed)
-            self.report_ |= self.network_.report_ | {"kind": "net"}
-            return
-        supported = len(p) if p_weights is None else int((p_weights > 0).sum())
-        if len(self.bandwidths) > 1 and supported < self.folds:
-            checks.refuse("p", owner, f"at least as many weighted samples as folds ({self.folds})", supported)
-        caution_if_wide(self.report_)
-        self.mixture_, found = fit_kernel_mixture(
-            p,
-            q,
-            p_weights,
-            q_weights,
-            max_centres=self.max_centres,
-            multiples=sorted(self.bandwidths, reverse=True),
-            folds=self.folds,
-            tolerance=self.tolerance,
-            max_rounds=self.max_rounds,
-            seed=seed,
-        )
-        kept = "the median distance to the centres, and the proportions of the kernels, fitted to p"
-        self.report_ |= found | {"kind": "kernel", "kept_of_p": kept}
-        if not found["converged"]:
-            caution(
-                self.report_,
-                f"not at the optimum: after {found['rounds']} rounds the gap is {found['gap']:.3g} and should be at "
-                f"most {self.tolerance:g}. Raise 'max_rounds'.",
+        best, best_score, fits = 0, -torch.inf, []
+        paths = zip(gaussian_path(near_p, sigmas), gaussian_path(near.q, sigmas), strict=True)
+        for i, (phi_p, phi_q) in enumerate(paths):
+            mean_q = weighted_mean(phi_q, sample.q_weights)  # positive: each centre is itself a row of q
+            columns = (phi_p / mean_q).mT.contiguous()
+            fit = best_mixture(columns, weights, tolerance=self.tolerance, max_rounds=self.max_rounds)
+            fits.append((fit, mean_q))
+            if len(sigmas) == 1:
+                break
+            score = held_out_likelihood(columns, weights, fit, self.folds, self.tolerance, self.max_rounds)
+            score -= float(weights @ nearest) / (2 * sigmas[i] ** 2)
+            if score > best_score:
+                best, best_score = i, score
+        (fit, mean_q), self.sigma_ = fits[best], sigmas[best]
+        used = fit.proportions > 0
+        self.theta_ = (fit.proportions / mean_q)[used]
+        self.kernels_ = dataclasses.replace(self.kernels_, centres=self.kernels_.centres[used])
+        self.report_ |= {
+            "sigma": self.sigma_,
+            "centres": int(used.sum()),
+            "converged": fit.gap <= self.tolerance,
+            "gap": fit.gap,
+            "tolerance": self.tolerance,
+            "rounds": fit.rounds,
+            "objective": fit.objective - float(weights @ nearest) / (2 * self.sigma_**2),
+            "held_out_objective": best_score if len(sigmas) > 1 else None,
+            "kept_of_p": "the median distance to the centres, and the proportions of the kernels, fitted to p",
+        }
+        if fit.gap > self.tolerance:
+            self._caution(
+                f"not at the optimum: after {fit.rounds} rounds the gap is {fit.gap:.3g} and should be at "
+                f"most {self.tolerance:g}. Raise 'max_rounds'."
             )
 
-    def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-        if self.network_ is not None:
-            return self.network_._log_ratio(x)
-        assert self.mixture_ is not None
-        return self.mixture_.log_ratio(x)
+    def _at_distances(self, squared: Float[Tensor, "n b"]) -> Float[Tensor, " n"]:
+        near, nearest = relative(squared)
+        return (gaussian(near, self.sigma_) @ self.theta_).log() - nearest / (2 * self.sigma_**2)

@@ -37,9 +37,9 @@ of rows, every row is scored when n_p != n_q, and weights have a meaning.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -47,34 +47,20 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from vestige.core import checks
-from vestige.core.checks import ArrayLike, Kind, option
+from vestige.core.checks import ArrayLike, Kind, learnt, option
 from vestige.core.numerics import log_mean_exp, weighted_mean
-from vestige.core.rng import fork
-from vestige.ratios.base import Ratio
-from vestige.ratios.kernels import (
-    BANDWIDTHS,
-    BLOCK,
-    Kernels,
-    caution,
-    caution_if_wide,
-    gaussian,
-    gaussian_path,
-    median_distance,
-)
+from vestige.ratios.base import Sample
+from vestige.ratios.kernels import KernelRatio, gaussian, gaussian_path
+
+LAMBDAS = tuple(10.0**k for k in range(-8, 1))
 
 
-def normal_equations(
-    phi_p: Float[Tensor, "n_p b"],
-    phi_q: Float[Tensor, "n_q b"],
-    p_weights: Float[Tensor, " n_p"] | None,
-    q_weights: Float[Tensor, " n_q"] | None,
-    alpha: float,
-) -> tuple[Float[Tensor, "b b"], Float[Tensor, " b"]]:
-    """H and h; weights sum to one."""
-    H = (1 - alpha) * _second_moment(phi_q, q_weights)
+def normal_equations(phi: Sample, alpha: float) -> tuple[Float[Tensor, "b b"], Float[Tensor, " b"]]:
+    """H and h of the features `phi` of both sides."""
+    H = (1 - alpha) * _second_moment(phi.q, phi.q_weights)
     if alpha:
-        H = H + alpha * _second_moment(phi_p, p_weights)
-    return H, weighted_mean(phi_p, p_weights)
+        H = H + alpha * _second_moment(phi.p, phi.p_weights)
+    return H, weighted_mean(phi.p, phi.p_weights)
 
 
 def _second_moment(phi: Float[Tensor, "n b"], weights: Float[Tensor, " n"] | None) -> Float[Tensor, "b b"]:
@@ -122,99 +108,68 @@ def held_out(
     return (1 - w) / (1 - u) * (c - u * a) / (1 - w * a)
 
 
-def loo_scores(
-    phi_p: Float[Tensor, "n_p b"],
-    phi_q: Float[Tensor, "n_q b"],
-    p_weights: Float[Tensor, " n_p"] | None,
-    q_weights: Float[Tensor, " n_q"] | None,
-    lambdas: Float[Tensor, " l"],
-    alpha: float = 0.0,
-) -> Float[Tensor, " l"]:
-    """The leave-one-out score of each lambda; the smallest is best."""
-    H, h = normal_equations(phi_p, phi_q, p_weights, q_weights, alpha)
+def loo_scores(phi: Sample, lambdas: Float[Tensor, " l"], alpha: float = 0.0) -> Float[Tensor, " l"]:
+    """The leave-one-out score of each lambda on the features `phi` of both sides; the smallest is best."""
+    H, h = normal_equations(phi, alpha)
     values, basis = torch.linalg.eigh(H)
     values, target = values.clamp_min(0), basis.mT @ h
-    u = phi_p.new_tensor([1 / len(phi_p)]) if p_weights is None else p_weights
-    v = phi_q.new_tensor([1 / len(phi_q)]) if q_weights is None else q_weights
-    g_p = held_out(phi_p @ basis, values, target, u, alpha * u, lambdas)
-    g_q = held_out(phi_q @ basis, values, target, torch.zeros_like(v), (1 - alpha) * v, lambdas)
-    scores = (1 - alpha) / 2 * weighted_mean(g_q.square(), q_weights) - weighted_mean(g_p, p_weights)
-    return scores + alpha / 2 * weighted_mean(g_p.square(), p_weights) if alpha else scores
-
-
-LAMBDAS = tuple(10.0**k for k in range(-8, 1))
+    u = phi.p.new_tensor([1 / len(phi.p)]) if phi.p_weights is None else phi.p_weights
+    v = phi.q.new_tensor([1 / len(phi.q)]) if phi.q_weights is None else phi.q_weights
+    g_p = held_out(phi.p @ basis, values, target, u, alpha * u, lambdas)
+    g_q = held_out(phi.q @ basis, values, target, torch.zeros_like(v), (1 - alpha) * v, lambdas)
+    scores = (1 - alpha) / 2 * weighted_mean(g_q.square(), phi.q_weights) - weighted_mean(g_p, phi.p_weights)
+    return scores + alpha / 2 * weighted_mean(g_p.square(), phi.p_weights) if alpha else scores
 
 
 @dataclass(eq=False, kw_only=True)
-class _LeastSquares(Ratio):
-    """What ULSIF and RULSIF share: everything but alpha."""
+class ULSIF(KernelRatio):
+    """p/q by unconstrained least squares."""
 
-    max_centres: int = option(100, low=1)
-    bandwidths: tuple[float, ...] = option(BANDWIDTHS, above=0, least=1)  # multiples of the median distance to centres
+    alpha = 0.0  # no option here: it is 0 by definition, and alpha g has no bound
+    cap = 1.0
+
     lambdas: tuple[float, ...] = option(LAMBDAS, above=0, least=1)
     floor: float = option(0.03, high=1)  # and no less than `least`
     least: float = option(1e-12, above=0, high=1)
     normalise: bool = option(True)
 
-    kernels_: Kernels = field(init=False, repr=False)
-    sigma_: float = field(init=False, repr=False)
-    theta_: Float[Tensor, " b"] = field(init=False, repr=False)
-    positive_: Float[Tensor, " b"] = field(init=False, repr=False)  # the fit under theta >= 0
-    log_z_: float = field(init=False, repr=False)
+    positive_: Float[Tensor, " b"] = learnt()  # the fit under theta >= 0
+    log_z_: float = learnt()
 
     def _check(self) -> None:
         super()._check()
         checks.number(self.floor, "floor", type(self).__name__, low=self.least)
 
-    @abstractmethod
-    def _mixing(self) -> tuple[float, float]:
-        """alpha, and the largest value of alpha g."""
-
-    def _fit(
-        self,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"] | None,
-        q_weights: Float[Tensor, " n_q"] | None,
-        seed: int,
-    ) -> None:
-        owner = f"{type(self).__name__}.fit"
-        alpha, cap = self._mixing()
-        multiples = sorted(self.bandwidths, reverse=True)
+    def _fit(self, sample: Sample, seed: int) -> None:
         lambdas = torch.tensor(sorted(self.lambdas, reverse=True), dtype=torch.float64)
-        for name, weights in (("p_weights", p_weights), ("q_weights", q_weights)):
+        for name, weights in (("p_weights", sample.p_weights), ("q_weights", sample.q_weights)):
             if weights is not None and not bool(weights.max() < 1):
-                checks.refuse(name, owner, "spread over at least 2 samples", "all weight on one")
-        caution_if_wide(self.report_)
-
-        self.kernels_ = Kernels.of(q, q_weights, self.max_centres, fork(seed, "centres"))
-        near_p, near_q = self.kernels_.squared_distances(p), self.kernels_.squared_distances(q)
-        median = median_distance(near_p, near_q, p_weights, q_weights)
-        sigmas = [m * median for m in multiples]
-        paths = zip(gaussian_path(near_p, sigmas), gaussian_path(near_q, sigmas), strict=True)
-        scores = torch.stack([loo_scores(*phi, p_weights, q_weights, lambdas, alpha) for phi in paths])
+                must = "spread over at least 2 samples"
+                checks.refuse(name, f"{type(self).__name__}.fit", must, "all weight on one")
+        near, sigmas = self._place(sample, seed)
+        paths = zip(gaussian_path(near.p, sigmas), gaussian_path(near.q, sigmas), strict=True)
+        features = (dataclasses.replace(near, p=phi_p, q=phi_q) for phi_p, phi_q in paths)
+        scores = torch.stack([loo_scores(phi, lambdas, self.alpha) for phi in features])
         row, column = divmod(int(scores.argmin()), len(lambdas))
         self.sigma_, ridge = sigmas[row], float(lambdas[column])
-        phi_p, phi_q = gaussian(near_p, self.sigma_), gaussian(near_q, self.sigma_)
-        self.theta_, positive = solve(*normal_equations(phi_p, phi_q, p_weights, q_weights, alpha), ridge)
+        phi = dataclasses.replace(near, p=gaussian(near.p, self.sigma_), q=gaussian(near.q, self.sigma_))
+        self.theta_, positive = solve(*normal_equations(phi, self.alpha), ridge)
         self.positive_ = torch.zeros_like(self.theta_) if positive is None else positive
         if positive is None:
-            caution(self.report_, "the fit under theta >= 0 did not converge, so log r is 'least' in the tails.")
+            self._caution("the fit under theta >= 0 did not converge, so log r is 'least' in the tails.")
         self.log_z_ = 0.0
-        log_r_q = self._log_r(phi_q)
         if self.normalise:
-            self.log_z_ = float(log_mean_exp(log_r_q, q_weights))
+            self.log_z_ = float(log_mean_exp(self._log_r(phi.q), sample.q_weights))
         self.report_ |= {
             "kept_of_p": "the median distance to the centres, and coefficients fitted to the kernels' means over p",
             "converged": positive is not None,
             "sigma": self.sigma_,
             "lambda": ridge,
-            "median_distance": median,
             "centres": len(self.theta_),
             "loo_score": float(scores[row, column]),
             "log_normaliser": self.log_z_,
-            "bounds": {"floor": self.floor, "least": self.least} | ({"cap": cap} if alpha else {}),
-            "clips": self._clips(torch.cat([phi_p, phi_q])),
+            "bounds": {"floor": self.floor, "least": self.least} | ({"cap": self.cap} if self.alpha else {}),
+            "clips": self._clips(torch.cat([phi.p, phi.q])),
         }
 
     def _values(self, phi: Float[Tensor, "n b"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
@@ -223,47 +178,32 @@ class _LeastSquares(Ratio):
         return fitted, positive.clamp(self.least, self.floor)
 
     def _log_r(self, phi: Float[Tensor, "n b"]) -> Float[Tensor, " n"]:
-        alpha, cap = self._mixing()
-        g = torch.maximum(*self._values(phi))
+        g, alpha = torch.maximum(*self._values(phi)), self.alpha
         if alpha == 0:
             return g.log() - self.log_z_
-        share = (alpha * g).clamp_max(cap)
+        share = (alpha * g).clamp_max(self.cap)
         return share.log() - torch.log1p(-share) + math.log((1 - alpha) / alpha) - self.log_z_
 
     def _clips(self, phi: Float[Tensor, "n b"]) -> dict[str, int]:
         """How many training rows each bound touched."""
-        alpha, cap = self._mixing()
         fitted, tail = self._values(phi)
         counts = {"floor": fitted < tail, "least": (fitted < tail) & (tail <= self.least)}
-        if alpha:
-            counts["cap"] = alpha * fitted > cap
+        if self.alpha:
+            counts["cap"] = self.alpha * fitted > self.cap
         return {name: int(hit.sum()) for name, hit in counts.items()}
 
-    def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-        blocks = [self._log_r(gaussian(self.kernels_.squared_distances(b), self.sigma_)) for b in x.split(BLOCK)]
-        return torch.cat(blocks)
+    def _at_distances(self, squared: Float[Tensor, "n b"]) -> Float[Tensor, " n"]:
+        return self._log_r(gaussian(squared, self.sigma_))
 
 
 @dataclass(eq=False)
-class ULSIF(_LeastSquares):
-    """p/q by unconstrained least squares."""
-
-    def _mixing(self) -> tuple[float, float]:
-        return 0.0, 1.0
-
-
-@dataclass(eq=False)
-class RULSIF(_LeastSquares):
+class RULSIF(ULSIF):
     """p/q through the relative ratio p / (alpha p + (1 - alpha) q), which is bounded even where q has no mass."""
 
     alpha: float = option(0.1, low=0, below=1)
     cap: float = option(0.999, above=0, below=1)
 
-    def _mixing(self) -> tuple[float, float]:
-        return self.alpha, self.cap
-
     def relative(self, x: ArrayLike) -> object:
         """p(x) / (alpha p(x) + (1 - alpha) q(x)), between 0 and 1/alpha, consistent with `log_ratio`."""
-        x_ = checks.samples(x, "x", "RULSIF.relative", width=self.width_)
-        log_r = self.log_ratio(x_)
+        log_r = self._log_ratio(self._rows(x, "relative"))
         return Kind.of(x).give(1 / (self.alpha + (1 - self.alpha) * torch.exp(-log_r)))

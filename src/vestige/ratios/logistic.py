@@ -34,23 +34,14 @@ from torch import Tensor
 from vestige.core import VestigeWarning
 from vestige.core.checks import option
 from vestige.ratios import losses
+from vestige.ratios.base import Sample
 from vestige.ratios.calibration import METHODS, calibrate, held_out_figures, two_fold
-from vestige.ratios.members import Prepared, Sample, prepare
 from vestige.ratios.nets import NetRatio
 from vestige.ratios.newton import NewtonFit, newton_logistic
-from vestige.ratios.stack.features import quadratic
-from vestige.ratios.standardise import Standardiser
-from vestige.ratios.training import Loss, LossSlope
+from vestige.ratios.standardise import Standardiser, design, quadratic_form
+from vestige.ratios.training import Loss, LossSlope, Prepared, prepare
 
 KINDS = ("net", "linear", "quadratic")
-ROWS_A_PRODUCT = 100  # samples of the smaller side that each product z_i z_j asks for
-
-
-def design(z: Float[Tensor, "n d"], form: str) -> Float[Tensor, "n f"]:
-    """[1, z], [1, z, z_i^2] or [1, z, z_i z_j] for the form "linear", "diagonal" or "full"."""
-    if form == "linear":
-        return torch.cat([z.new_ones(len(z), 1), z], 1)
-    return quadratic(z, full=form == "full")
 
 
 def form_of(coefficients: int, d: int) -> str:
@@ -58,19 +49,12 @@ def form_of(coefficients: int, d: int) -> str:
     return {1 + d: "linear", 1 + 2 * d: "diagonal"}.get(coefficients, "full")
 
 
-def fit_convex(
-    phi_p: Float[Tensor, "n_p f"],
-    phi_q: Float[Tensor, "n_q f"],
-    w_p: Float[Tensor, " n_p"],
-    w_q: Float[Tensor, " n_q"],
-    *,
-    share: float,
-    ridge: float,
-) -> NewtonFit:
+def fit_convex(phi: Sample, *, share: float, ridge: float) -> NewtonFit:
     """Coefficients of log r: those of the logit at class share `share`, with log gamma added to the constant."""
+    w_p, w_q = phi.w_p, phi.w_q
     weights = torch.cat([share * w_p / w_p.sum(), (1 - share) * w_q / w_q.sum()])
     sign = torch.cat([torch.ones_like(w_p), -torch.ones_like(w_q)])
-    fit = newton_logistic(torch.cat([phi_p, phi_q]), sign, weights, ridge=ridge, tolerance=1e-12)
+    fit = newton_logistic(torch.cat([phi.p, phi.q]), sign, weights, ridge=ridge, tolerance=1e-12)
     fit.head[0] += math.log((1 - share) / share)  # Eq. 4
     return fit
 
@@ -104,7 +88,7 @@ class Logistic(NetRatio):
         if self.calibration is None and not self.held_out:
             return 1.0, 0.0, {"held_out": None}
         p, q = member.p_rows[-1], member.q_rows[-1]
-        seen = log_p[p], log_q[q], member.sample.p_weights[p], member.sample.q_weights[q]
+        seen = log_p[p], log_q[q], member.sample.w_p[p], member.sample.w_q[q]
         affine = calibrate(self.calibration, *seen)
         report: dict[str, Any] = {"held_out": held_out_figures(*seen)}
         if self.calibration is not None:
@@ -115,31 +99,21 @@ class Logistic(NetRatio):
 
     # The convex kinds.
 
-    def _fit(
-        self,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"] | None,
-        q_weights: Float[Tensor, " n_q"] | None,
-        seed: int,
-    ) -> None:
+    def _fit(self, sample: Sample, seed: int) -> None:
         if self.kind == "net":
-            return super()._fit(p, q, p_weights, q_weights, seed)
-        w_p = p.new_full((len(p),), 1 / len(p)) if p_weights is None else p_weights
-        w_q = q.new_full((len(q),), 1 / len(q)) if q_weights is None else q_weights
-        d = p.shape[1]
-        full = d * (d + 1) / 2 <= min(len(p), len(q)) / ROWS_A_PRODUCT
-        form = "linear" if self.kind == "linear" else "full" if full else "diagonal"
+            return super()._fit(sample, seed)
+        sizes, d = (len(sample.p), len(sample.q)), sample.p.shape[1]
+        form = "linear" if self.kind == "linear" else quadratic_form(d, min(sizes))
         shares = [share for share in (self._kept_aside() or self.held_out,) if share]
-        sample, clip = Sample(p, q, w_p, w_q), self._clip(len(p), len(q))
+        clip = self._clip(*sizes)
         member = prepare(sample, seed, p_share=0.5, shares=shares, floor=self.floor, clip=clip, owner="Logistic.fit")
-        phi_p, phi_q = (design(member.standardise(x), form) for x in (p, q))
-        fit = partial(fit_convex, share=self._share(len(p), len(q)), ridge=self.ridge)
-        rows_p, rows_q = member.p_rows[0], member.q_rows[0]
-        found = fit(phi_p[rows_p], phi_q[rows_q], w_p[rows_p], w_q[rows_q])
+        phi_p, phi_q = (design(member.standardise(x), form) for x in (sample.p, sample.q))
+        phi = Sample(phi_p, phi_q, sample.w_p, sample.w_q)
+        fit = partial(fit_convex, share=self._share(*sizes), ridge=self.ridge)
+        found = fit(phi.rows(member.p_rows[0], member.q_rows[0]))
         slope, offset, report = self._finish(member, phi_p @ found.head, phi_q @ found.head)
         if self.calibration is None:
-            found = fit(phi_p, phi_q, w_p, w_q)
+            found = fit(phi)
         self.members_ = {
             "shift": member.standardise.shift,
             "scale": member.standardise.scale,

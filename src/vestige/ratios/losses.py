@@ -38,30 +38,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import softplus
 
+# A number for each row of p, and for each row of q, of every member.
+OfP: TypeAlias = Float[Tensor, "m n_p"]
+OfQ: TypeAlias = Float[Tensor, "m n_q"]
 
-def logistic(
-    out_p: Float[Tensor, "m n_p"],
-    out_q: Float[Tensor, "m n_q"],
-    w_p: Float[Tensor, "m n_p"],
-    w_q: Float[Tensor, "m n_q"],
-    *,
-    share: float = 0.5,
-) -> Float[Tensor, " m"]:
+
+def logistic(out_p: OfP, out_q: OfQ, w_p: OfP, w_q: OfQ, *, share: float = 0.5) -> Float[Tensor, " m"]:
     """Cross-entropy of telling p from q where p has the class share `share`."""
     prior = math.log(share / (1 - share))
     on_p, on_q = (w_p * softplus(-out_p - prior)).sum(1), (w_q * softplus(out_q + prior)).sum(1)
     return share * on_p + (1 - share) * on_q
 
 
-def logistic_slope(
-    w_p: Float[Tensor, "m n_p"], w_q: Float[Tensor, "m n_q"], *, share: float = 0.5
-) -> Callable[[Tensor], Tensor]:
+def logistic_slope(w_p: OfP, w_q: OfQ, *, share: float = 0.5) -> Callable[[Tensor], Tensor]:
     """d `logistic` / d outputs, for outputs on p and q side by side: weight * (sigmoid(logit) - label)."""
     prior = math.log(share / (1 - share))
     weights = torch.cat([share * w_p, (1 - share) * w_q], 1)
@@ -69,22 +65,12 @@ def logistic_slope(
     return lambda out: torch.sigmoid(out + prior).sub_(label).mul_(weights)
 
 
-def kliep(
-    out_p: Float[Tensor, "m n_p"],
-    out_q: Float[Tensor, "m n_q"],
-    w_p: Float[Tensor, "m n_p"],
-    w_q: Float[Tensor, "m n_q"],
-) -> Float[Tensor, " m"]:
+def kliep(out_p: OfP, out_q: OfQ, w_p: OfP, w_q: OfQ) -> Float[Tensor, " m"]:
     """log E_q[exp psi] - E_p[psi]: minus Eq. 2's objective; adding a constant to psi changes nothing."""
     return torch.logsumexp(out_q + w_q.log(), 1) - (w_p * out_p).sum(1)
 
 
-def least_squares(
-    r_p: Float[Tensor, "m n_p"],
-    r_q: Float[Tensor, "m n_q"],
-    w_p: Float[Tensor, "m n_p"],
-    w_q: Float[Tensor, "m n_q"],
-) -> Float[Tensor, " m"]:
+def least_squares(r_p: OfP, r_q: OfQ, w_p: OfP, w_q: OfQ) -> Float[Tensor, " m"]:
     """E_q[r^2] / 2 - E_p[r], of ratios (not of their logarithms)."""
     return (w_q * r_q.square()).sum(1) / 2 - (w_p * r_p).sum(1)
 
@@ -117,14 +103,7 @@ GENERATORS: dict[str, ConvexFunction] = {
 }
 
 
-def bregman(
-    out_p: Float[Tensor, "m n_p"],
-    out_q: Float[Tensor, "m n_q"],
-    w_p: Float[Tensor, "m n_p"],
-    w_q: Float[Tensor, "m n_q"],
-    *,
-    generator: ConvexFunction,
-) -> Float[Tensor, " m"]:
+def bregman(out_p: OfP, out_q: OfQ, w_p: OfP, w_q: OfQ, *, generator: ConvexFunction) -> Float[Tensor, " m"]:
     """E_q[f'(r) r - f(r)] - E_p[f'(r)] with r = exp(out)."""
     return (w_q * generator.rest(out_q)).sum(1) - (w_p * generator.slope(out_p)).sum(1)
 

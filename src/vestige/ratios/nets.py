@@ -57,10 +57,9 @@ from vestige.core import VestigeWarning, rng
 from vestige.core.checks import option
 from vestige.core.numerics import log_mean_exp
 from vestige.nets.batched import ACTIVATIONS, BatchedMLP
-from vestige.ratios import losses
-from vestige.ratios.base import Ratio
-from vestige.ratios.members import BLOCK_CELLS, Prepared, Sample, evaluate, prepare, reach, sides
-from vestige.ratios.training import Budget, Loss, LossSlope, train
+from vestige.ratios import losses, training
+from vestige.ratios.base import Ratio, Sample
+from vestige.ratios.training import Loss, LossSlope, Prepared, prepare, sides
 
 # The share of p in the mixture that standardises, and what is kept of p, by the side that bounds the loss.
 P_SHARE = {None: 0.5, "p": 1.0, "q": 0.0}
@@ -130,7 +129,7 @@ class NetRatio(Ratio):
             assert not isinstance(self.clip, str)
             return self.clip
         side = self._unbounded()
-        return 5.0 if side is None else reach(n_p if side == "p" else n_q)
+        return 5.0 if side is None else training.reach(n_p if side == "p" else n_q)
 
     def _kept_aside(self) -> float:
         """The share of rows that neither training nor early stopping may see."""
@@ -143,17 +142,8 @@ class NetRatio(Ratio):
     def _quadratic(self, d: int) -> bool:
         return self.skip == "quadratic" or (self.skip == "auto" and d >= 10)
 
-    def _fit(
-        self,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"] | None,
-        q_weights: Float[Tensor, " n_q"] | None,
-        seed: int,
-    ) -> None:
-        w_p = p.new_full((len(p),), 1 / len(p)) if p_weights is None else p_weights
-        w_q = q.new_full((len(q),), 1 / len(q)) if q_weights is None else q_weights
-        self.report_ |= self.fit_members(lambda _: Sample(p, q, w_p, w_q), [seed])[0]
+    def _fit(self, sample: Sample, seed: int) -> None:
+        self.report_ |= self.fit_members(lambda _: sample, [seed])[0]
 
     def fit_members(self, draw: Callable[[int], Sample], seeds: Sequence[int]) -> list[dict[str, Any]]:
         """Train member i on `draw(i)` with `seeds[i]`, all as one network; returns what to report of each."""
@@ -174,7 +164,7 @@ class NetRatio(Ratio):
             start = len(reports)
             first = member(start)
             rows = sum(min(self.batch_size, len(r[0])) for r in (first.p_rows, first.q_rows))
-            end = min(len(seeds), start + max(1, BLOCK_CELLS // (rows * max([1, *self.hidden]))))
+            end = min(len(seeds), start + max(1, training.BLOCK_CELLS // (rows * max([1, *self.hidden]))))
             net, state, found = self._fit_block([first, *(member(i) for i in range(start + 1, end))], seeds[start:end])
             nets.append(net)
             blocks.append(state)
@@ -202,11 +192,11 @@ class NetRatio(Ratio):
         # The last layer starts at zero: training starts from one ratio everywhere.
         one = partial(BatchedMLP.initial, 1, sizes, activation=self.activation, zero_last=True, skip=quadratic)
         net = BatchedMLP.stack([one(generator=stream) for stream in streams])
-        budget = Budget(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Budget)})
+        budget = training.Budget(**{f.name: getattr(self, f.name) for f in dataclasses.fields(training.Budget)})
         sizes_pq = n_p, len(members[0].sample.q)
         parts = (*sides(members, 0, quadratic), *sides(members, 1 if self.held_out else 0, quadratic))
         loss, slopes, judge = self._loss(*sizes_pq), self._loss_slope(*sizes_pq), self._judge()
-        outcome = train(net, *parts, loss, budget, seeds, slopes, judge)
+        outcome = training.train(net, *parts, loss, budget, seeds, slopes, judge)
         state = {
             "shift": torch.stack([m.standardise.shift for m in members]),
             "scale": torch.stack([m.standardise.scale for m in members]),
@@ -227,7 +217,7 @@ class NetRatio(Ratio):
                     "iterations": outcome.steps,
                     "best_step": int(outcome.best_step[i]),
                     "held_out_loss": float(outcome.held_out_loss[i]) if self.held_out else None,
-                    "log_mean_ratio_q": float(log_mean_exp(slope * log_q[i] + offset, m.sample.q_weights)),
+                    "log_mean_ratio_q": float(log_mean_exp(slope * log_q[i] + offset, m.sample.w_q)),
                     "skip": "quadratic" if quadratic else "none",
                     "clips": {"at": m.standardise.clip, "features": m.clipped, "gradient": float(outcome.clipped[i])},
                     "kept_of_p": KEPT[self._unbounded()],
@@ -239,7 +229,7 @@ class NetRatio(Ratio):
 
     def _outputs(self, net: BatchedMLP, state: dict[str, Tensor], x: Tensor) -> Tensor:
         quadratic = self._quadratic(x.shape[-1])
-        return evaluate(net, state, x, quadratic=quadratic)
+        return training.evaluate(net, state, x, quadratic=quadratic)
 
     def member_log_ratios(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "m n"]:
         """log r of every member at checked float64 samples."""
@@ -266,7 +256,7 @@ class KLIEPNet(NetRatio):
         return v_p - level, v_q - level
 
     def _finish(self, member: Prepared, log_p: Tensor, log_q: Tensor) -> tuple[float, float, dict[str, Any]]:
-        log_normaliser = float(log_mean_exp(log_q, member.sample.q_weights))  # Eq. 3's denominator
+        log_normaliser = float(log_mean_exp(log_q, member.sample.w_q))  # Eq. 3's denominator
         return 1.0, -log_normaliser, {"log_normaliser": log_normaliser}
 
 

@@ -32,13 +32,11 @@ from torch import Tensor
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike
 from vestige.ratios.base import Ratio
-from vestige.ratios.stack.features import quadratic
-from vestige.ratios.standardise import Standardiser
+from vestige.ratios.standardise import Standardiser, design, quadratic_form
 
 WAVES = 32
 CLIP = 4.5  # of standardised coordinates: one outlier must not own a product
 RIDGE = 0.15  # in pseudo-rows for each feature
-ROWS_A_PRODUCT = 100
 TIE = 1e-9  # relative: statistics this near count as equal, against the verdict "different"
 BLOCK = 4_000_000  # labels shuffled at once
 
@@ -61,8 +59,7 @@ def score_features(x: Float[Tensor, "n d"], *, generator: torch.Generator) -> Fl
     width = float(torch.pdist(some).median()) or 1.0
     waves = torch.randn(d, WAVES, generator=generator, dtype=z.dtype) / width
     phase = 2 * math.pi * torch.rand(WAVES, generator=generator, dtype=z.dtype)
-    phi = quadratic(z, full=d * (d + 1) / 2 <= n / ROWS_A_PRODUCT)[:, 1:]
-    phi = torch.cat([phi, torch.cos(z @ waves + phase)], 1)
+    phi = torch.cat([design(z, quadratic_form(d, n))[:, 1:], torch.cos(z @ waves + phase)], 1)
     phi = Standardiser.of(phi)(phi)
     ridge = 4 * RIDGE * phi.shape[1] / n  # the logistic curvature at r = 1 is 1/4 a row
     values, vectors = torch.linalg.eigh(phi.mT @ phi / n)

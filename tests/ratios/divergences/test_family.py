@@ -99,15 +99,6 @@ def test_conjugate_is_infinite_beyond_the_range_of_slopes(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_log_ratio_is_read_off_the_slope(name):
-    div = get(name)
-    if div.log_ratio is None:
-        assert name == "total_variation"
-    else:
-        torch.testing.assert_close(div.log_ratio(div.slope(LOG_R)), LOG_R, atol=1e-5, rtol=1e-8)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_reverse_exchanges_the_laws(name):
     div = get(name)
     back = get(div.reverse)

@@ -3,12 +3,17 @@
 `p` is the numerator (real data), `q` the denominator (model): r = p/q, and every divergence is D(p || q).
 """
 
-from vestige.ratios.divergences.bregman import BREGMAN, bregman_divergence, bregman_loss
 from vestige.ratios.divergences.estimate import estimate, estimates
 from vestige.ratios.divergences.family import FAMILY, NAMES, FDivergence, alpha, get
-from vestige.ratios.divergences.gaussian import Gaussian, gaussian_divergence
-from vestige.ratios.divergences.integrate import integrated_divergence
-from vestige.ratios.divergences.variational import Bound, donsker_varadhan, f_bound
+from vestige.ratios.divergences.gaussian import Gaussian, gaussian_divergence, integrated_divergence
+from vestige.ratios.divergences.variational import (
+    BREGMAN,
+    Bound,
+    bregman_divergence,
+    bregman_loss,
+    donsker_varadhan,
+    f_bound,
+)
 
 __all__ = [
     "BREGMAN",

@@ -37,19 +37,18 @@ LOG_2 = math.log(2.0)
 
 @dataclass(frozen=True)
 class FDivergence:
-    """One member of the family. All maps but `conjugate` and `log_ratio` take log r."""
+    """One member of the family. All maps but `conjugate` and `activation` take log r."""
 
     name: str
     reverse: str  # the name of the same divergence with p and q exchanged
-    upper: float  # its largest value
     f: Map
-    light: Map | None
     two_sided: tuple[Map | None, Map | None]
     slope: Map  # f'(r): the optimal critic of the variational bound
     conjugate: Map  # f*(t) = sup over r >= 0 of r t - f(r)
-    slope_below: float  # f* is finite below this t (at it too where f* is continuous)
-    activation: Map  # any real v to the domain of f*
-    log_ratio: Map | None  # log r from the slope t = f'(r); None where f' does not tell r
+    upper: float = math.inf  # its largest value
+    light: Map | None = None
+    slope_below: float = math.inf  # f* is finite below this t (at it too where f* is continuous)
+    activation: Map = torch.positive  # any real v to the domain of f*
 
 
 def _times_r(log_r: Float[Tensor, "*n"], x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
@@ -120,7 +119,6 @@ def alpha(a: float) -> FDivergence:
         conjugate=conjugate,
         slope_below=math.inf if a > 1 else 1 / (1 - a),
         activation=slope,
-        log_ratio=lambda t: (1 + (a - 1) * t).log() / (a - 1),
     )
 
 
@@ -129,20 +127,14 @@ FAMILY: dict[str, FDivergence] = {
     "kl": FDivergence(
         name="kl",
         reverse="reverse_kl",
-        upper=math.inf,
         f=lambda x: _times_r(x, x),
-        light=None,
         two_sided=(lambda x: x, None),
         slope=lambda x: 1 + x,
         conjugate=lambda t: (t - 1).exp(),
-        slope_below=math.inf,
-        activation=lambda v: v,
-        log_ratio=lambda t: t - 1,
     ),
     "reverse_kl": FDivergence(
         name="reverse_kl",
         reverse="kl",
-        upper=math.inf,
         f=torch.neg,
         light=torch.neg,
         two_sided=(None, torch.neg),
@@ -150,7 +142,6 @@ FAMILY: dict[str, FDivergence] = {
         conjugate=lambda t: torch.where(t < 0, -1 - (-t).clamp_min(0).log(), math.inf),
         slope_below=0.0,
         activation=lambda v: -(-v).exp(),
-        log_ratio=lambda t: -(-t).log(),
     ),
     "js": FDivergence(
         name="js",
@@ -163,7 +154,6 @@ FAMILY: dict[str, FDivergence] = {
         conjugate=lambda t: torch.where(2 * t < LOG_2, -(2 - (2 * t).exp()).clamp_min(0).log() / 2, math.inf),
         slope_below=LOG_2 / 2,
         activation=lambda v: (LOG_2 + logsigmoid(v)) / 2,
-        log_ratio=lambda t: 2 * t - (2 - (2 * t).exp()).log(),
     ),
     "hellinger2": FDivergence(
         name="hellinger2",
@@ -176,25 +166,18 @@ FAMILY: dict[str, FDivergence] = {
         conjugate=lambda t: torch.where(2 * t < 1, t / (1 - 2 * t).clamp_min(0), math.inf),
         slope_below=0.5,
         activation=lambda v: -(-v).expm1() / 2,
-        log_ratio=lambda t: -2 * (-2 * t).log1p(),
     ),
     "pearson_chi2": FDivergence(
         name="pearson_chi2",
         reverse="neyman_chi2",
-        upper=math.inf,
         f=lambda x: x.expm1().square(),
-        light=None,
         two_sided=(lambda x: x.expm1(), None),
         slope=lambda x: 2 * x.expm1(),
         conjugate=lambda t: t.clamp_min(-2).square() / 4 + t.clamp_min(-2),
-        slope_below=math.inf,
-        activation=lambda v: v,
-        log_ratio=lambda t: (t / 2).log1p(),
     ),
     "neyman_chi2": FDivergence(
         name="neyman_chi2",
         reverse="pearson_chi2",
-        upper=math.inf,
         f=lambda x: (x / 2).sinh().square() * 4,
         light=lambda x: (-x).expm1(),
         two_sided=(None, lambda x: (-x).expm1()),
@@ -202,7 +185,6 @@ FAMILY: dict[str, FDivergence] = {
         conjugate=lambda t: torch.where(t <= 1, 2 - 2 * (1 - t).clamp_min(0).sqrt(), math.inf),
         slope_below=1.0,
         activation=lambda v: -(-v).expm1(),
-        log_ratio=lambda t: -(-t).log1p() / 2,
     ),
     "total_variation": FDivergence(
         name="total_variation",
@@ -215,20 +197,14 @@ FAMILY: dict[str, FDivergence] = {
         conjugate=lambda t: torch.where(t <= 0.5, t.clamp_min(-0.5), math.inf),
         slope_below=0.5,
         activation=lambda v: v.tanh() / 2,
-        log_ratio=None,
     ),
     "jeffreys": FDivergence(
         name="jeffreys",
         reverse="jeffreys",
-        upper=math.inf,
         f=lambda x: x.expm1() * x,
-        light=None,
         two_sided=(lambda x: x, torch.neg),
         slope=lambda x: x - (-x).expm1(),
         conjugate=_jeffreys_conjugate,
-        slope_below=math.inf,
-        activation=lambda v: v,
-        log_ratio=lambda t: -log_wright_omega(1 - t),
     ),
 }
 

@@ -14,31 +14,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vestige.ratios.base import Sample
 from vestige.ratios.newton import Design
-from vestige.ratios.standardise import Standardiser
+from vestige.ratios.standardise import Standardiser, design, mixture_standardiser
 
 LLOYD_ITERATIONS = 25  # at most
-
-
-def mixture_standardiser(
-    p: Float[Tensor, "n_p d"],
-    q: Float[Tensor, "n_q d"],
-    p_weights: Float[Tensor, " n_p"],
-    q_weights: Float[Tensor, " n_q"],
-    *,
-    clip: float | None = None,
-) -> Standardiser:
-    """Mean and deviation of the mixture that gives p and q half of the mass each, whatever their sizes."""
-    return Standardiser.of(torch.cat([p, q]), torch.cat([p_weights, q_weights]), clip=clip)
-
-
-def quadratic(z: Float[Tensor, "n d"], *, full: bool) -> Float[Tensor, "n m"]:
-    """[1, z, z_i z_j for i <= j] where `full`, else [1, z, z_i^2]."""
-    one = z.new_ones(len(z), 1)
-    if not full:
-        return torch.cat([one, z, z.square()], 1)
-    i, j = torch.triu_indices(z.shape[1], z.shape[1])
-    return torch.cat([one, z, z[:, i] * z[:, j]], 1)
 
 
 def nearest(z: Float[Tensor, "n d"], centres: Float[Tensor, "k d"]) -> Int[Tensor, " n"]:
@@ -48,11 +28,7 @@ def nearest(z: Float[Tensor, "n d"], centres: Float[Tensor, "k d"]) -> Int[Tenso
 
 
 def k_means(
-    z: Float[Tensor, "n d"],
-    weights: Float[Tensor, " n"],
-    k: int,
-    *,
-    generator: torch.Generator,
+    z: Float[Tensor, "n d"], weights: Float[Tensor, " n"], k: int, *, generator: torch.Generator
 ) -> Float[Tensor, "k d"]:
     """Lloyd's algorithm from k-means++ seeds, under sample weights that sum to one."""
     chosen = [int(torch.multinomial(weights, 1, generator=generator))]
@@ -86,31 +62,18 @@ class StackFeatures:
 
     @classmethod
     def of(
-        cls,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"],
-        q_weights: Float[Tensor, " n_q"],
-        *,
-        clip: float,
-        centres: int,
-        full: bool,
-        generator: torch.Generator,
-        by: str = "mixture",
+        cls, sample: Sample, *, clip: float, centres: int, full: bool, generator: torch.Generator, by: str = "mixture"
     ) -> StackFeatures:
         """Learn shift, scale and centres."""
-        if by == "model":
-            standardise = Standardiser.of(q, q_weights, clip=clip)
-        else:
-            standardise = mixture_standardiser(p, q, p_weights, q_weights, clip=clip)
-        z = standardise(q)
-        found = k_means(z, q_weights, centres, generator=generator) if centres > 1 else z[:0]
+        standardise = mixture_standardiser(sample, p_share=0.0 if by == "model" else 0.5, clip=clip)
+        z = standardise(sample.q)
+        found = k_means(z, sample.w_q, centres, generator=generator) if centres > 1 else z[:0]
         return cls(standardise, found.clone(), full)
 
     def __call__(self, x: Float[Tensor, "n d"]) -> Design:
         """phi, the nearest centre of each row and, where there are centres, [1, z - centre]."""
         z = self.standardise(x)
-        phi = quadratic(z, full=self.full)
+        phi = design(z, "full" if self.full else "diagonal")
         if not len(self.centres):
             return Design.dense(phi)
         group = nearest(z, self.centres)

@@ -37,11 +37,12 @@ from torch import Tensor
 from vestige.core import NotFitted, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, option
 from vestige.core.numerics import weighted_mean
-from vestige.ratios.base import Ratio
+from vestige.ratios.base import Ratio, Sample
 from vestige.ratios.newton import Design, NewtonFit, logistic_loss, newton_logistic
 from vestige.ratios.stack.features import StackFeatures
 from vestige.ratios.stack.mixture import Pairs
 from vestige.ratios.stack.nets import JointNets, StackSchedule, train
+from vestige.ratios.standardise import quadratic_form
 
 KEPT_OF_P = {
     "mixture": "mean and deviation, of the even mixture with q or of many rows",
@@ -77,15 +78,8 @@ def combine(
         slope = held_out.mT @ (weights * (torch.sigmoid(f) - target)) + ridge * (c_ - 1 / k)
         return float(value), slope.numpy()
 
-    start = np.full(k, 1 / k)
-    found = minimize(
-        objective,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(0.0, top)] * k,
-        options={"ftol": 1e-13, "gtol": 1e-9},
-    )
+    options: dict[str, Any] = {"method": "L-BFGS-B", "options": {"ftol": 1e-13, "gtol": 1e-9}}
+    found = minimize(objective, np.full(k, 1 / k), jac=True, bounds=[(0.0, top)] * k, **options)
     return torch.from_numpy(found.x)
 
 
@@ -154,19 +148,10 @@ class Stack(Ratio):
         finally:
             self._previous = None
 
-    def _fit(
-        self,
-        p: Float[Tensor, "n_p d"],
-        q: Float[Tensor, "n_q d"],
-        p_weights: Float[Tensor, " n_p"] | None,
-        q_weights: Float[Tensor, " n_q"] | None,
-        seed: int,
-    ) -> None:
-        previous, n_p, d = self._previous, len(p), p.shape[1]
+    def _fit(self, sample: Sample, seed: int) -> None:
+        previous, n_p, d, w_p, w_q = self._previous, len(sample.p), sample.p.shape[1], sample.w_p, sample.w_q
         if previous is not None and previous.width_ != d:
             checks.refuse("p", "Stack.fit_from", f"{previous.width_} features wide", d)
-        w_p = p.new_full((n_p,), 1 / n_p) if p_weights is None else p_weights
-        w_q = q.new_full((len(q),), 1 / len(q)) if q_weights is None else q_weights
         folds = min(self.folds, int((w_p > 0).sum()), int((w_q > 0).sum()))
         if folds < 2:
             checks.refuse("weights", "Stack.fit", "positive on at least two rows of each side", "one row")
@@ -175,8 +160,8 @@ class Stack(Ratio):
         self.fold_seed_ = previous.fold_seed_ if previous else rng.child_seed(seed, "folds")
         assigned = [assign_folds(w, folds, generator=rng.fork(self.fold_seed_, i)) for i, w in enumerate((w_p, w_q))]
         ess = min(1 / float(w.square().sum()) for w in (w_p, w_q))
-        self.features_ = previous.features_ if previous else self._look(p, q, w_p, w_q, ess, seed)
-        design = self.features_(torch.cat([p, q]))
+        self.features_ = previous.features_ if previous else self._look(sample, ess, seed)
+        design = self.features_(torch.cat([sample.p, sample.q]))
         fold, weights = torch.cat(assigned), torch.cat([w_p, w_q])
         sign = torch.cat([torch.ones_like(w_p), -torch.ones_like(w_q)])
         trained = torch.stack([torch.where(fold == f, 0.0, weights) for f in range(folds)])
@@ -200,8 +185,8 @@ class Stack(Ratio):
             "folds": folds,
             "quadratic": "full" if self.features_.full else "diagonal",
             "centres": len(self.features_.centres),
-            "clipped_p": self.features_.clipped(p),
-            "clipped_q": self.features_.clipped(q),
+            "clipped_p": self.features_.clipped(sample.p),
+            "clipped_q": self.features_.clipped(sample.q),
             "newton_iterations": [fit.iterations for fit in newton],
             "converged": all(fit.converged for fit in newton),
             "steps": steps,
@@ -214,11 +199,11 @@ class Stack(Ratio):
         }
         self._warn()
 
-    def _look(self, p: Tensor, q: Tensor, w_p: Tensor, w_q: Tensor, ess: float, seed: int) -> StackFeatures:
-        full = (d := p.shape[1]) * (d + 1) / 2 <= ess / self.rows_a_product
+    def _look(self, sample: Sample, ess: float, seed: int) -> StackFeatures:
+        full = quadratic_form(d := sample.p.shape[1], ess, self.rows_a_product) == "full"
         centres = min(self.centres, self.centre_budget // d, int(ess) // 20)
         options: dict[str, Any] = {"clip": self.clip, "centres": centres, "full": full, "by": self.standardise}
-        return StackFeatures.of(p, q, w_p, w_q, generator=rng.fork(seed, "centres"), **options)
+        return StackFeatures.of(sample, generator=rng.fork(seed, "centres"), **options)
 
     def _fit_newton(self, design: Design, sign: Tensor, trained: Tensor, previous: Stack | None) -> list[NewtonFit]:
         """Models 1 and 2 of every fold; without centres there is no model 2."""
