@@ -41,7 +41,7 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, learnt
-from vestige.metrics.base import BLOCK, Accumulator, WeightedRows, Sums, ess, merged, sizes, two_sets, uniform
+from vestige.metrics.base import BLOCK, Accumulator, Sums, WeightedRows, ess, merged, sizes, two_sets, uniform
 
 # Rows of each side that k-means sees.
 FIT_ROWS = 1000
