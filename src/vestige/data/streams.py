@@ -358,15 +358,8 @@ def _borderless(
         present = torch.cat([dataset.train_y[train], dataset.test_y[test]]).unique().tolist()
         outputs = output_map(dataset, {c: place[c] for c in present})
         segments.append(Segment(f"time {k}", dataset, train, train[:0], test, outputs))
-    about = {
-        "stream": kind,
-        "data": dataset.name,
-        "digest": dataset.digest,
-        "order": list(rows),
-        "seed": seed,
-        **config,
-    }
-    return Stream(f"{kind} {dataset.name}", segments, declared, about, len(rows))
+    about = {"stream": kind, "data": dataset.name, "digest": dataset.digest, "order": list(rows), "seed": seed}
+    return Stream(f"{kind} {dataset.name}", segments, declared, {**about, **config}, len(rows))
 
 
 @on_cpu

@@ -10,7 +10,7 @@ come from generated rows, so no text and no median of real rows is kept. A categ
 the first step counts as "other", in real rows too. Of the real tables one thing is kept: which columns have missing
 values. A column whose values are first missing at a later step is refused.
 
-Otherwise as in `data.readers.tables`: one 0/1 feature a category, at most 32 of them; booleans are 0 and 1, dates days
+Otherwise as in `data.readers.columns`: one 0/1 feature a category, at most 32 of them; booleans are 0 and 1, dates days
 since 1970, text that is nearly unique is left out; columns go by name.
 """
 
@@ -34,8 +34,8 @@ from vestige.core import InputError, checks
 from vestige.core.checks import ArrayLike
 from vestige.data import readers as files
 from vestige.data.readers.address import locate
-from vestige.data.readers.columns import floats, joint_kind, kind_of, plain
-from vestige.data.readers.tables import ID_SHARE, MAX_CATEGORIES, read_table
+from vestige.data.readers.columns import ID_SHARE, MAX_CATEGORIES, floats, joint_kind, kind_of, plain
+from vestige.data.readers.tables import read_table
 from vestige.features.rows import admit, numbers, shape_of
 
 # An array, a DataFrame (text and missing values allowed), or a file as `vestige compare` takes it.

@@ -37,7 +37,7 @@ def test_chunks_are_the_whole_in_order(tmp_path, ending, rows):
 
 
 def test_csv_chunks_across_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("vestige.data.readers.delimited.BLOCK_BYTES", 4096)
+    monkeypatch.setattr("vestige.data.readers.tables.BLOCK_BYTES", 4096)
     parts = list(files.chunks(write(tmp_path, ".csv"), 300))
     assert [len(part) for part in parts] == [300, 300, 300, 100]
     assert np.array_equal(torch.cat(parts).numpy(), X)

@@ -194,7 +194,7 @@ def test_quoted_line_breaks_and_padded_words(tmp_path):
 
 
 def test_quoted_line_breaks_across_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("vestige.data.readers.delimited.BLOCK_BYTES", 512)
+    monkeypatch.setattr("vestige.data.readers.tables.BLOCK_BYTES", 512)
     (tmp_path / "a.csv").write_text("a,b\n" + '1,"x\n2\n3"\n' * 1000)
     samples = files.read(tmp_path / "a.csv")
     assert samples.columns == ("a", "b = x\n2\n3")

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -36,11 +37,25 @@ DAMAGE = (
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """An open array: its whole shape, whether it holds bytes (pixels), and its rows on demand."""
+    """An open array: its whole shape, whether it holds bytes, and its rows on demand."""
 
     shape: tuple[int, ...]
     is_bytes: bool
-    rows: Callable[[int, int], Tensor]
+    read: Callable[[int, int], Tensor]
+
+    @property
+    def is_images(self) -> bool:
+        """Whether its bytes are pixels."""
+        return self.is_bytes and len(self.shape) > 2
+
+    def rows(self, at: Address, start: int, stop: int) -> Float[Tensor, "n d"]:
+        """Samples, one a row, pixels in [0, 1]; NaN and infinity are refused with the place of the first."""
+        x = self.read(start, stop)
+        x = (x / 255 if self.is_images else x).reshape(len(x), -1)
+        if not bool(torch.isfinite(x.sum(dtype=torch.float64))) and len(bad := (~torch.isfinite(x)).nonzero()):
+            place = f"row {start + int(bad[0, 0])}, column {int(bad[0, 1])} (from 0)"
+            refuse_file(at, "finite", f"{len(bad)} NaN or infinite values, the first in {place}")
+        return x
 
 
 @contextmanager

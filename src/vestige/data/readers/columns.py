@@ -1,23 +1,67 @@
-"""One column of an Arrow table: its kind, and its values in a plain form.
+"""The mixed columns of tables as numbers, with a report of each column.
 
-The kinds are number, boolean, date, text, and empty (no value at all). Text that is all ISO 8601 dates counts as dates;
-local forms such as 01/02/2020 do not, because they can be read in two ways.
+The kinds of a column are number, boolean, date, text, and empty (no value at all). Text that is all ISO 8601 dates
+counts as dates; local forms such as 01/02/2020 do not, because they can be read in two ways.
+
+There is one encoding for every table that is compared. Text becomes one column a category, the categories being what
+the tables hold together; the rarest beyond a cap share one column, and columns of (nearly) unique text are dropped,
+because an identifier has no distribution to compare. Missing text is a category; a missing number is an indicator
+column and the pooled median. Dates are days since 1970, booleans 0 and 1. Columns are matched by name; a column that
+only one table has, or that is text in one and numbers in the other, is refused by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vestige.core import InputError
-from vestige.data.readers.delimited import DIGITS, MISSING
+from vestige.data.readers.tables import DIGITS, MISSING
 
 DATE = r"^\d{4}-\d{2}-\d{2}([ T].*)?$"
 MICROSECONDS_A_DAY = 86_400e6
+# The most categories of one text column that get a column of their own.
+MAX_CATEGORIES = 32
+# Text that takes more different values than this share of the rows is an identifier.
+ID_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Column:
+    """What was done to one column, and the features it became."""
+
+    name: str
+    kind: str
+    treatment: str
+    features: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ColumnReport:
+    """What was done to each column; `notes` concern the files as a whole."""
+
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the numbers that came out, in their order."""
+        return tuple(feature for column in self.columns for feature in column.features)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON."""
+        lines = [{**vars(c), "features": list(c.features), "notes": list(c.notes)} for c in self.columns]
+        return {"columns": lines, "notes": list(self.notes)}
 
 
 def plain(column: pa.ChunkedArray, name: str, origin: str) -> pa.Array:
@@ -34,11 +78,9 @@ def plain(column: pa.ChunkedArray, name: str, origin: str) -> pa.Array:
         return pc.if_else(pc.is_in(pc.utf8_lower(text), value_set=pa.array(MISSING, pa.large_string())), None, text)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return array.cast(pa.timestamp("us"), safe=False)  # instants in UTC; a date without a zone counts as UTC
-    if pa.types.is_time(kind):
-        array = array.cast(pa.time64("us"), safe=False).cast(pa.int64()).cast(pa.float64(), safe=False)
-        return pc.divide(array, 1e6)
-    if pa.types.is_duration(kind):
-        return pc.divide(array.cast(pa.duration("us"), safe=False).cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        unit = pa.time64("us") if pa.types.is_time(kind) else pa.duration("us")
+        return pc.divide(array.cast(unit, safe=False).cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         number = array.cast(pa.float64(), safe=False)
         return pc.if_else(pc.is_nan(number), None, number)
@@ -67,9 +109,7 @@ def joint_kind(name: str, parts: list[pa.Array], origins: Sequence[str]) -> str:
             parts[i] = _parsed_dates(part)
     kinds = [kind_of(part) for part in parts]
     present = set(kinds) - {"empty"}
-    if not present:
-        return "number"
-    if present == {"boolean", "number"}:
+    if not present or present == {"boolean", "number"}:
         return "number"
     if len(present) > 1:
         told = "; ".join(
@@ -107,3 +147,133 @@ def floats(part: pa.Array) -> NDArray[np.float64]:
     # A column without a single value has whatever type; it is all null.
     as_float = pa.nulls(len(part), pa.float64()) if kind_of(part) == "empty" else part.cast(pa.float64(), safe=False)
     return np.array(as_float.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def encode(
+    tables: Sequence[pa.Table], origins: Sequence[str], *, drop: Sequence[str] = ()
+) -> tuple[list[Float[Tensor, "_ d"]], ColumnReport]:
+    """Each table as float64 samples of one width, and the report. `drop` names columns to leave out."""
+    names, notes = _aligned(tables, origins)
+    unknown = [name for name in drop if name not in names]
+    if unknown:
+        raise InputError(f"The 'drop' of files.encode must be columns of {origins[0]}. Got '{unknown[0]}' instead.")
+    blocks: list[list[Tensor]] = [[] for _ in tables]
+    columns = []
+    for name in names:
+        if name in drop:
+            columns.append(Column(name, "any", "dropped on request"))
+            continue
+        parts = [plain(table.column(name), name, origin) for table, origin in zip(tables, origins, strict=True)]
+        kind = joint_kind(name, parts, origins)
+        coded = _encode_text if kind == "text" else _encode_number
+        encoded, column = coded(name, kind, parts, origins)
+        columns.append(column)
+        for block, part in zip(blocks, encoded, strict=True):
+            block.append(part)
+    report = ColumnReport(tuple(columns), notes)
+    if not report.features:
+        raise InputError(f"The columns of {origins[0]} must leave something to compare. Got only dropped ones instead.")
+    return [torch.cat(block, 1) for block in blocks], report
+
+
+def _aligned(tables: Sequence[pa.Table], origins: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Column names in the order of the first table, once every table has the same ones."""
+    first = tables[0].column_names
+    notes = []
+    for table, origin in zip(tables[1:], origins[1:], strict=True):
+        only_first = [name for name in first if name not in set(table.column_names)]
+        only_here = [name for name in table.column_names if name not in set(first)]
+        if only_first or only_here:
+            sides = [(origins[0], only_first), (origin, only_here)]
+            told = "; ".join(f"{_listed(names)} only in {where}" for where, names in sides if names)
+            raise InputError(f"The columns of {origins[0]} and {origin} must be the same. Got {told} instead.")
+        if table.column_names != first:
+            notes.append(f"the columns of {origin} stand in another order; they were matched by name")
+    return first, tuple(notes)
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _encode_number(name: str, kind: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[list[Tensor], Column]:
+    """Numbers, booleans and dates: one feature, and an indicator where anything is missing."""
+    values = [floats(part) for part in parts]
+    for value, origin in zip(values, origins, strict=True):
+        bad = np.flatnonzero(np.isinf(value))
+        if len(bad):
+            raise InputError(
+                f"The column '{name}' of {origin} must be finite. Got {value[bad[0]]} in data row {bad[0] + 1} instead."
+            )
+    pooled = np.concatenate(values)
+    missing = [np.isnan(value) for value in values]
+    n_missing = int(sum(m.sum() for m in missing))
+    if n_missing == len(pooled):
+        return _nothing(parts), Column(name, "empty", "dropped: no value in any table")
+    treatment = {"boolean": "0 and 1", "date": "days since 1970"}.get(kind, "as it is")
+    features: tuple[str, ...] = (name,)
+    encoded = [torch.from_numpy(value)[:, None] for value in values]
+    if n_missing:
+        fill = float(np.nanmedian(pooled))
+        told = ", ".join(f"{int(m.sum())} in {o}" for m, o in zip(missing, origins, strict=True))
+        treatment += f"; missing ({told}) set to the pooled median {fill:.6g} and marked in a column of its own"
+        features = (name, f"{name} is missing")
+        filled = [np.stack([np.where(m, fill, v), m], 1) for m, v in zip(missing, values, strict=True)]
+        encoded = [torch.from_numpy(value) for value in filled]
+    present = pooled[~np.isnan(pooled)]
+    notes: tuple[str, ...] = ()
+    if (present == present[0]).all():
+        notes = (f"constant ({present[0]:.6g}): it tells nothing",)
+    elif len(present) > MAX_CATEGORIES and all(map(_counts_rows, parts)):
+        notes = ("every value is different: if it is an identifier, drop it",)
+    return encoded, Column(name, kind, treatment, features, notes)
+
+
+def _nothing(parts: list[pa.Array]) -> list[Tensor]:
+    return [torch.empty(len(part), 0, dtype=torch.float64) for part in parts]
+
+
+def _counts_rows(part: pa.Array) -> bool:
+    return pa.types.is_integer(part.type) and pc.count_distinct(part).as_py() == len(part)
+
+
+def _encode_text(name: str, kind: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[list[Tensor], Column]:
+    """Text: one 0/1 feature a category of any table, commonest first kept, the rest as one rare category."""
+    parts = [part if pa.types.is_large_string(part.type) else pa.nulls(len(part), pa.large_string()) for part in parts]
+    pooled = pa.chunked_array(parts).drop_null()
+    counts = pc.value_counts(pooled.combine_chunks())
+    pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
+    ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))  # commonest first
+    for part, origin in zip(parts, origins, strict=True):
+        distinct, rows = pc.count_distinct(part).as_py(), len(part) - part.null_count
+        if len(ranked) > MAX_CATEGORIES and distinct > ID_SHARE * rows:
+            why = f"dropped: {distinct} different texts in {rows} rows of {origin} are identifiers or free text"
+            return _nothing(parts), Column(name, kind, why)
+    kept = sorted(text for text, _ in ranked[:MAX_CATEGORIES])
+    other = len(ranked) > MAX_CATEGORIES
+    some_missing = any(part.null_count for part in parts)
+    features = [f"{name} = {text}" for text in kept]
+    features += [f"{name} is rare"] * other + [f"{name} is missing"] * some_missing
+    value_set = pa.array(kept, pa.large_string())
+    encoded = []
+    for part in parts:
+        codes = pc.fill_null(pc.index_in(part, value_set=value_set), len(kept)).to_numpy(zero_copy_only=False)
+        if some_missing:
+            codes = np.where(part.is_null().to_numpy(zero_copy_only=False), len(features) - 1, codes)
+        encoded.append(torch.nn.functional.one_hot(torch.from_numpy(codes.astype(np.int64)), len(features)).double())
+    treatment = f"one-hot, {len(kept)} categories"
+    if other:
+        rows = sum(count for _, count in ranked[MAX_CATEGORIES:])
+        treatment += f"; the {len(ranked) - MAX_CATEGORIES} rarest ({rows} rows) share one column"
+    if some_missing:
+        told = ", ".join(f"{part.null_count} in {origin}" for part, origin in zip(parts, origins, strict=True))
+        treatment += f"; missing ({told}) is a category"
+    notes = [f"constant ('{kept[0]}'): it tells nothing"] if len(features) == 1 else []
+    held = torch.stack([part.any(0) for part in encoded])
+    for i, origin in enumerate(origins if len(parts) > 1 else ()):
+        elsewhere = torch.cat([held[:i], held[i + 1 :]]).any(0)
+        alone = [text for text, there in zip(kept, elsewhere[: len(kept)].tolist(), strict=True) if not there]
+        if alone:
+            notes.append(f"only in {origin}: {_listed(alone)}")
+    return encoded, Column(name, kind, treatment, tuple(features), tuple(notes))

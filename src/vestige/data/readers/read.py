@@ -1,7 +1,7 @@
 """Users' files in: `read` one, `read_pair` two that are to be compared, `chunks` of one that is larger than memory.
 
 Arrays keep their numbers, but bytes with more than one axis a sample are pixels and are divided by 255. Tables are
-encoded together (see `tables`), images are brought to the same channels, and whatever was done stands in the report.
+encoded together (see `columns`), images are brought to the same channels, and whatever was done stands in the report.
 
 In chunks .npy is memory-mapped, .safetensors is sliced, .csv and .parquet come in batches, images are opened as they
 are needed. An .npz is the exception: its array is one compressed stream and is loaded whole; save large arrays as .npy
@@ -11,6 +11,7 @@ rest by name.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,9 +25,9 @@ from torch import Tensor
 from vestige.core import InputError, checks
 from vestige.data.readers.address import Address, locate, refuse_file, require_memory
 from vestige.data.readers.arrays import open_array
-from vestige.data.readers.columns import floats, kind_of, plain
+from vestige.data.readers.columns import Column, ColumnReport, encode, floats, kind_of, plain
 from vestige.data.readers.images import image_batches, list_images, read_images, survey
-from vestige.data.readers.tables import Column, ColumnReport, encode, read_table, table_batches
+from vestige.data.readers.tables import read_table, table_batches
 
 ROWS = 65536  # of a chunk
 
@@ -90,10 +91,9 @@ def _only_tables_drop(at: Address, drop: Sequence[str]) -> None:
 
 def _read_array(at: Address) -> SampleFile:
     with open_array(at) as array:
-        require_memory(at, torch.Size(array.shape).numel(), bytes_each=4)
-        x = array.rows(0, array.shape[0])
-    x, notes = as_rows(x, array.is_bytes)
-    require_finite(at, x)
+        require_memory(at, math.prod(array.shape), bytes_each=4)
+        x = array.rows(at, 0, array.shape[0])
+    notes = ("bytes of images were divided by 255",) if array.is_images else ()
     return SampleFile(x, str(at), array.shape[1:], _plain_report(x.shape[1], "number", notes))
 
 
@@ -105,25 +105,6 @@ def _read_folder(at: Address, *, colour: bool | None) -> SampleFile:
     shape = (*size, 3) if colour else size
     note = f"{len(paths)} images of {size[0]} x {size[1]}, {'RGB' if colour else 'grey'}, pixels in [0, 1]"
     return SampleFile(x, str(at), shape, _plain_report(x.shape[1], "pixel", (note,)))
-
-
-def as_rows(x: Float[Tensor, "n *shape"], is_bytes: bool) -> tuple[Float[Tensor, "n d"], tuple[str, ...]]:
-    """One sample a row; bytes of images in [0, 1]."""
-    notes: tuple[str, ...] = ()
-    if is_bytes and x.ndim > 2:
-        x, notes = x / 255, ("bytes of images were divided by 255",)
-    return x.reshape(len(x), -1), notes
-
-
-def require_finite(where: object, x: Float[Tensor, "n d"], *, first_row: int = 0) -> None:
-    """Refuse NaN and infinity with the place of the first."""
-    if bool(torch.isfinite(x.sum(dtype=torch.float64))):
-        return
-    bad = (~torch.isfinite(x)).nonzero()
-    if len(bad):
-        row, column = (int(i) for i in bad[0])
-        told = f"{len(bad)} NaN or infinite values, the first in row {first_row + row}, column {column} (from 0)"
-        refuse_file(where, "finite", told)
 
 
 def _plain_report(width: int, kind: str, notes: tuple[str, ...]) -> ColumnReport:
@@ -160,9 +141,7 @@ def chunks(
 def _array_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
     with open_array(at) as array:
         for start in range(0, array.shape[0], rows):
-            x, _ = as_rows(array.rows(start, min(start + rows, array.shape[0])), array.is_bytes)
-            require_finite(at, x, first_row=start)
-            yield x
+            yield array.rows(at, start, min(start + rows, array.shape[0]))
 
 
 def _image_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
@@ -172,22 +151,16 @@ def _image_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
 
 
 def _table_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
-    """Arrow chooses its own batches; they are cut and joined to `rows`."""
-    waiting: list[Tensor] = []
-    held = done = 0
+    """Arrow chooses its own batches; they are joined, which copies nothing, and cut to `rows`."""
+    done, held = 0, pa.table({})
     for table in table_batches(at, rows):
-        x = _numbers(at, table, done)
-        done += len(x)
-        for piece in torch.split(x, rows):
-            waiting.append(piece)
-            held += len(piece)
-            if held >= rows:
-                joined = torch.cat(waiting)
-                yield joined[:rows]
-                waiting, held = [joined[rows:]], held - rows
-    if held:
-        yield torch.cat(waiting)
-    if not done:
+        held = pa.concat_tables([held, table]) if held.num_rows else table
+        while held.num_rows >= rows:
+            yield _numbers(at, held.slice(0, rows), done)
+            done, held = done + rows, held.slice(rows)
+    if held.num_rows:
+        yield _numbers(at, held, done)
+    elif not done:
         refuse_file(at, "a table with at least one row", "none")
 
 

@@ -1,66 +1,43 @@
-"""Tables on disk (.csv, .parquet) and their mixed columns as numbers, with a report of each column.
+"""Tables on disk: .csv and .parquet, whole or in batches; what separates the cells, what is a number, what is missing.
 
-There is one encoding for every table that is compared. Text becomes one column a category, the categories being what
-the tables hold together; the rarest beyond a cap share one column, and columns of (nearly) unique text are dropped,
-because an identifier has no distribution to compare. Missing text is a category; a missing number is an indicator
-column and the pooled median. Dates are days since 1970, booleans 0 and 1. Columns are matched by name; a column that
-only one table has, or that is text in one and numbers in the other, is refused by name.
+A cell is missing when it is blank or says nan, na, n/a, null, none, ? or a dash, in capitals or not.
+
+A .csv is UTF-8 with a header line; its separator is the one of , ; or tab that the first line holds most of; a first
+line of numbers alone is data, not a header. Rows must all be as long as the header, and the errors name the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
-import torch
-from jaxtyping import Float
-from numpy.typing import NDArray
-from torch import Tensor
 
-from vestige.core import InputError
 from vestige.data.readers.address import Address, refuse_file, require_memory
-from vestige.data.readers.columns import floats, joint_kind, plain
-from vestige.data.readers.delimited import check_names, csv_batches, csv_table, first_line
 
-# The most categories of one text column that get a column of their own.
-MAX_CATEGORIES = 32
-# Text that takes more different values than this share of the rows is an identifier.
-ID_SHARE = 0.5
+DASHES = ("-", "--", "\N{EN DASH}", "\N{EM DASH}")
+# In small letters, without blanks around; `is_missing` asks for both.
+MISSING = ("", "?", "nan", "na", "n/a", "null", "none", *DASHES)
+# Arrow compares letter by letter: the spellings that occur.
+_SPELLINGS = sorted({spell(word) for word in MISSING for spell in (str, str.upper, str.capitalize)} | {"NaN"})
 
+DIGITS = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+NUMBER = re.compile(DIGITS, re.ASCII)
+NOT_FINITE = re.compile(r"[-+]?(nan|inf(inity)?)", re.IGNORECASE)
 
-@dataclass(frozen=True)
-class Column:
-    """What was done to one column, and the features it became."""
-
-    name: str
-    kind: str
-    treatment: str
-    features: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+# A row of a .csv file must fit in one block.
+BLOCK_BYTES = 1 << 24
 
 
-@dataclass(frozen=True)
-class ColumnReport:
-    """What was done to each column; `notes` concern the files as a whole."""
-
-    columns: tuple[Column, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The names of the numbers that came out, in their order."""
-        return tuple(feature for column in self.columns for feature in column.features)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain JSON."""
-        lines = [{**vars(c), "features": list(c.features), "notes": list(c.notes)} for c in self.columns]
-        return {"columns": lines, "notes": list(self.notes)}
+def is_missing(text: str) -> bool:
+    """Whether a cell says that nothing was recorded."""
+    return text.strip().lower() in MISSING
 
 
 def read_table(at: Address) -> tuple[pa.Table, tuple[str, ...]]:
@@ -98,144 +75,96 @@ def _parquet(at: Address) -> Iterator[Any]:
         refuse_file(at, "a whole .parquet file", f"a torn or foreign one ({first_line(error)})")
 
 
-def encode(
-    tables: Sequence[pa.Table],
-    origins: Sequence[str],
-    *,
-    drop: Sequence[str] = (),
-) -> tuple[list[Float[Tensor, "_ d"]], ColumnReport]:
-    """Each table as float64 samples of one width, and the report. `drop` names columns to leave out."""
-    names, notes = _aligned(tables, origins)
-    unknown = [name for name in drop if name not in names]
-    if unknown:
-        raise InputError(f"The 'drop' of files.encode must be columns of {origins[0]}. Got '{unknown[0]}' instead.")
-    blocks: list[list[Tensor]] = [[] for _ in tables]
-    columns = []
-    for name in names:
-        if name in drop:
-            columns.append(Column(name, "any", "dropped on request"))
-            continue
-        parts = [plain(table.column(name), name, origin) for table, origin in zip(tables, origins, strict=True)]
-        kind = joint_kind(name, parts, origins)
-        if kind == "text":
-            encoded, column = _encode_text(name, parts, origins)
-        else:
-            encoded, column = _encode_number(name, kind, parts, origins)
-        columns.append(column)
-        for block, part in zip(blocks, encoded, strict=True):
-            block.append(part)
-    report = ColumnReport(tuple(columns), notes)
-    if not report.features:
-        raise InputError(f"The columns of {origins[0]} must leave something to compare. Got only dropped ones instead.")
-    return [torch.cat(block, 1) for block in blocks], report
+@dataclass(frozen=True)
+class Dialect:
+    """How a .csv file is written."""
+
+    separator: str
+    names: tuple[str, ...]
+    has_header: bool
+    skip: int  # lines before the data
 
 
-def _aligned(tables: Sequence[pa.Table], origins: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Column names in the order of the first table, once every table has the same ones."""
-    first = tables[0].column_names
-    notes = []
-    for table, origin in zip(tables[1:], origins[1:], strict=True):
-        only_first = [name for name in first if name not in set(table.column_names)]
-        only_here = [name for name in table.column_names if name not in set(first)]
-        if only_first or only_here:
-            sides = [(origins[0], only_first), (origin, only_here)]
-            told = "; ".join(f"{_listed(names)} only in {where}" for where, names in sides if names)
-            raise InputError(f"The columns of {origins[0]} and {origin} must be the same. Got {told} instead.")
-        if table.column_names != first:
-            notes.append(f"the columns of {origin} stand in another order; they were matched by name")
-    return first, tuple(notes)
+def dialect(at: Address) -> Dialect:
+    """Separator and column names from the first line that is not blank."""
+    try:
+        with at.path.open(encoding="utf-8-sig", newline="") as file:
+            line, blank = "", -1
+            while not line.strip():
+                line, blank = file.readline(BLOCK_BYTES), blank + 1
+                if not line:
+                    refuse_file(at, "a table with a header line", "blank lines alone")
+    except UnicodeDecodeError:
+        refuse_file(at, "a .csv file in UTF-8", "bytes that are not")
+    separator = max(",;\t", key=line.count)
+    try:
+        names = [name.strip() for name in next(csv.reader([line], delimiter=separator))]
+    except (csv.Error, StopIteration):
+        refuse_file(at, "a .csv file with a header line", "a first line that cannot be split")
+    if all(NUMBER.fullmatch(name) or NOT_FINITE.fullmatch(name) for name in names):
+        return Dialect(separator, tuple(f"column {i}" for i in range(len(names))), False, blank)
+    return Dialect(separator, tuple(names), True, blank + 1)
 
 
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+def _csv_options(at: Address, how: Dialect, types: dict[str, Any] | None) -> dict[str, Any]:
+    check_names(at, how.names)
+    return {
+        # One thread, so that errors count rows; names are ours, so that a header of numbers is data.
+        "read_options": pa_csv.ReadOptions(
+            use_threads=False, block_size=BLOCK_BYTES, column_names=list(how.names), skip_rows=how.skip
+        ),
+        "parse_options": pa_csv.ParseOptions(delimiter=how.separator, newlines_in_values=True),
+        "convert_options": pa_csv.ConvertOptions(null_values=_SPELLINGS, strings_can_be_null=True, column_types=types),
+    }
 
 
-def _encode_number(name: str, kind: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[list[Tensor], Column]:
-    """Numbers, booleans and dates: one feature, and an indicator where anything is missing."""
-    values = [floats(part) for part in parts]
-    for value, origin in zip(values, origins, strict=True):
-        bad = np.flatnonzero(np.isinf(value))
-        if len(bad):
-            raise InputError(
-                f"The column '{name}' of {origin} must be finite. Got {value[bad[0]]} in data row {bad[0] + 1} instead."
-            )
-    pooled = np.concatenate(values)
-    missing = [np.isnan(value) for value in values]
-    n_missing = int(sum(m.sum() for m in missing))
-    if n_missing == len(pooled):
-        return [torch.empty(len(v), 0, dtype=torch.float64) for v in values], Column(
-            name, "empty", "dropped: no value in any table"
-        )
-    treatment = {"boolean": "0 and 1", "date": "days since 1970"}.get(kind, "as it is")
-    features: tuple[str, ...] = (name,)
-    if n_missing:
-        fill = float(np.nanmedian(pooled))
-        values = [np.where(m, fill, v) for m, v in zip(missing, values, strict=True)]
-        told = ", ".join(f"{int(m.sum())} in {o}" for m, o in zip(missing, origins, strict=True))
-        treatment += f"; missing ({told}) set to the pooled median {fill:.6g} and marked in a column of its own"
-        features = (name, f"{name} is missing")
-        values = [np.stack([v, m], 1) for v, m in zip(values, missing, strict=True)]
-    else:
-        values = [v[:, None] for v in values]
-    notes = _number_notes(parts, pooled)
-    return [torch.from_numpy(np.ascontiguousarray(v)) for v in values], Column(name, kind, treatment, features, notes)
+def check_names(at: object, names: tuple[str, ...]) -> None:
+    """Column names must be there and differ."""
+    seen: set[str] = set()
+    twice = sorted({name for name in names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+    if twice:
+        refuse_file(at, "a table whose columns have different names", f"more than one '{twice[0]}'")
+    if "" in names:
+        refuse_file(at, "a table whose columns all have names", f"column {names.index('') + 1} without one")
 
 
-def _number_notes(parts: list[pa.Array], pooled: NDArray[Any]) -> tuple[str, ...]:
-    present = pooled[~np.isnan(pooled)]
-    if len(present) and (present == present[0]).all():
-        return (f"constant ({present[0]:.6g}): it tells nothing",)
-    whole = all(pa.types.is_integer(part.type) for part in parts)
-    if whole and len(present) > MAX_CATEGORIES and all(pc.count_distinct(p).as_py() == len(p) for p in parts):
-        return ("every value is different: if it is an identifier, drop it",)
-    return ()
+def csv_table(at: Address) -> tuple[pa.Table, tuple[str, ...]]:
+    """The whole table, its types inferred over the whole column, and what there is to say about how it was read."""
+    how = dialect(at)
+    options = _csv_options(at, how, None)
+    try:
+        table = pa_csv.read_csv(at.path, **options)
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        _damaged_csv(at, error)
+    return table, () if how.has_header else (f"{at.path.name} has no header line: its columns go by position",)
 
 
-def _encode_text(name: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[list[Tensor], Column]:
-    """Text: one 0/1 feature a category of any table, commonest first kept, the rest as one rare category."""
-    parts = [part if pa.types.is_large_string(part.type) else pa.nulls(len(part), pa.large_string()) for part in parts]
-    pooled = pa.chunked_array(parts).drop_null()
-    counts = pc.value_counts(pooled.combine_chunks())
-    ranked = sorted(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True), key=_commonest)
-    for part, origin in zip(parts, origins, strict=True):
-        distinct, rows = pc.count_distinct(part).as_py(), len(part) - part.null_count
-        if len(ranked) > MAX_CATEGORIES and distinct > ID_SHARE * rows:
-            nothing = [torch.empty(len(part), 0, dtype=torch.float64) for part in parts]
-            why = f"dropped: {distinct} different texts in {rows} rows of {origin} are identifiers or free text"
-            return nothing, Column(name, "text", why)
-    kept = sorted(text for text, _ in ranked[:MAX_CATEGORIES])
-    other = len(ranked) > MAX_CATEGORIES
-    some_missing = any(part.null_count for part in parts)
-    features = [f"{name} = {text}" for text in kept]
-    features += [f"{name} is rare"] * other + [f"{name} is missing"] * some_missing
-    value_set = pa.array(kept, pa.large_string())
-    encoded = []
-    for part in parts:
-        codes = pc.fill_null(pc.index_in(part, value_set=value_set), len(kept)).to_numpy(zero_copy_only=False)
-        if some_missing:
-            codes = np.where(part.is_null().to_numpy(zero_copy_only=False), len(features) - 1, codes)
-        encoded.append(torch.nn.functional.one_hot(torch.from_numpy(codes.astype(np.int64)), len(features)).double())
-    treatment = f"one-hot, {len(kept)} categories"
-    if other:
-        rows = sum(count for _, count in ranked[MAX_CATEGORIES:])
-        treatment += f"; the {len(ranked) - MAX_CATEGORIES} rarest ({rows} rows) share one column"
-    if some_missing:
-        told = ", ".join(f"{part.null_count} in {origin}" for part, origin in zip(parts, origins, strict=True))
-        treatment += f"; missing ({told}) is a category"
-    notes = [f"constant ('{kept[0]}'): it tells nothing"] if len(features) == 1 else []
-    for i, origin in enumerate(origins if len(parts) > 1 else ()):
-        alone = [text for j, text in enumerate(kept) if not _held_elsewhere(encoded, i, j)]
-        if alone:
-            notes.append(f"only in {origin}: {_listed(alone)}")
-    return encoded, Column(name, "text", treatment, tuple(features), tuple(notes))
+def csv_batches(at: Address) -> Iterator[pa.Table]:
+    """The table in batches, every column as float64; text is refused with its column and row."""
+    how = dialect(at)
+    try:
+        with pa_csv.open_csv(at.path, **_csv_options(at, how, dict.fromkeys(how.names, pa.float64()))) as reader:
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        _damaged_csv(at, error)
 
 
-def _commonest(item: tuple[str, int]) -> tuple[int, str]:
-    text, count = item
-    return -count, text
+def first_line(error: BaseException) -> str:
+    """What a library complains of, in one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def _held_elsewhere(encoded: list[Tensor], i: int, j: int) -> bool:
-    """Whether category `j` occurs in any table but the `i`-th."""
-    return any(bool(part[:, j].any()) for k, part in enumerate(encoded) if k != i)
+def _damaged_csv(at: Address, error: BaseException) -> NoReturn:
+    """Arrow's complaint in our words, with the row it counted (the header is row 1)."""
+    text = first_line(error)
+    if found := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text):
+        row, want, got = found.groups()
+        refuse_file(at, f"a table with {want} columns in every row", f"{got} in row {row}")
+    if found := re.search(r"In CSV column #(\d+).*Row #(\d+).*invalid value '(.*)'", text):
+        column, row, value = found.groups()
+        name = dialect(at).names[int(column)]
+        refuse_file(at, f"numeric in column '{name}' to be read in chunks", f"'{value}' in row {row}")
+    if "invalid UTF8" in text:
+        refuse_file(at, "a .csv file in UTF-8", "bytes that are not")
+    refuse_file(at, "a whole .csv file", f"one that cannot be read ({text})")
