@@ -205,7 +205,7 @@ def test_both_estimators_find_the_kl_of_shifted_gaussians():
         found = cdre_static.estimated(p, q, ("kl", "reverse_kl"), estimator=estimator, seed=0)
         assert found.values["kl"] == pytest.approx(0.49, abs=0.12)
         assert found.values["reverse_kl"] == pytest.approx(0.49, abs=0.12)
-        assert found.doubts == {}
+        assert found.refused == {}
 
 
 def test_rows_come_with_their_labels():

@@ -1,7 +1,7 @@
 """Chains: density ratios that outlive their data. r = p/q_t, `p` the data that is gone, `q_t` the model at step t."""
 
 from vestige.chains.chain import STRATEGIES, Chain
-from vestige.chains.drifting import Drift, gaussians
+from vestige.chains.drifting import Drift, Law, gaussians
 from vestige.chains.report import ChainLimits, StepReport, TaskReport
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Chain",
     "ChainLimits",
     "Drift",
+    "Law",
     "StepReport",
     "TaskReport",
     "gaussians",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from vestige.data.dataset import DataSet
+from vestige.data.dataset import DataSet, every_nth
 from vestige.data.loading import fetch, listing, load
 from vestige.data.sources import SOURCES
 from vestige.data.stream import Declared, Stream
@@ -30,6 +30,7 @@ __all__ = [
     "TaskInfo",
     "blurred",
     "continuous",
+    "every_nth",
     "fetch",
     "listing",
     "load",

@@ -1,16 +1,22 @@
 """Off-policy evaluation: what is a policy worth, from logs of another one? (LFIW section 3.3.)
 
-`Logs` in (no simulator is needed), a `Policy` to judge, and `evaluate` says what it finds and how far to trust it.
+`Logs` in (no simulator is needed), a `Policy` to evaluate, and `evaluate` says what it finds and how far to trust it.
+With a simulator: `train` policies, `collect` their logs, and `truth_of` one, to compare estimates with.
 """
 
 from vestige.core import Estimate
+from vestige.policy.collect import Truth, collect, truth_of
 from vestige.policy.dynamics import Dynamics, Settings, Trajectories
+from vestige.policy.environments import REWARDS
 from vestige.policy.evaluation import Evaluation, evaluate, picture
 from vestige.policy.logs import Logs
 from vestige.policy.policies import GaussianPolicy, Policy
+from vestige.policy.training import PPO, train
 from vestige.policy.transitions import TransitionRatio
 
 __all__ = [
+    "PPO",
+    "REWARDS",
     "Dynamics",
     "Estimate",
     "Evaluation",
@@ -20,6 +26,10 @@ __all__ = [
     "Settings",
     "Trajectories",
     "TransitionRatio",
+    "Truth",
+    "collect",
     "evaluate",
     "picture",
+    "train",
+    "truth_of",
 ]

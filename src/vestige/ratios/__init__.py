@@ -9,6 +9,7 @@ from vestige.ratios.auto import auto
 from vestige.ratios.base import Ratio
 from vestige.ratios.bootstrap import Bootstrap, bootstrap
 from vestige.ratios.bridge import Bridge
+from vestige.ratios.calibration import Affine, expected_calibration_error, held_out_figures, platt, reliability
 from vestige.ratios.forest import Forest
 from vestige.ratios.kliep import KLIEP
 from vestige.ratios.least_squares import RULSIF, ULSIF
@@ -39,6 +40,7 @@ __all__ = [
     "RATIOS",
     "RULSIF",
     "ULSIF",
+    "Affine",
     "Bootstrap",
     "Bregman",
     "Bridge",
@@ -52,7 +54,11 @@ __all__ = [
     "auto",
     "bootstrap",
     "build",
+    "expected_calibration_error",
+    "held_out_figures",
     "permutation_test",
+    "platt",
+    "reliability",
 ]
 
 

@@ -77,9 +77,9 @@ class ForgettingStage:
         if self.config.stream == "mixtures":
             share = max(int(self.config.generator) // t, 1)
             n = len(self.data[t])
-            told = {k: self._sampled(model, n, "replay", t, k) for k, model in self.models.items()}
-            told[t] = self.data[t]
-            self.models = {k: self._mixture(x, share, t, k) for k, x in told.items()}
+            taught = {k: self._sampled(model, n, "replay", t, k) for k, model in self.models.items()}
+            taught[t] = self.data[t]
+            self.models = {k: self._mixture(x, share, t, k) for k, x in taught.items()}
 
     def sample(self, t: int, task: int) -> Tensor:
         """What the generator gives for `task` after step `t`, which must be the newest."""
@@ -133,11 +133,11 @@ def _close(label: str, its: GeneratorForgetting) -> Finding:
 
 
 def _same_order(found: Mapping[str, GeneratorForgetting]) -> Finding:
-    told = {label: its for label, its in found.items() if not math.isnan(its.chain)}
+    followed = {label: its for label, its in found.items() if not math.isnan(its.chain)}
     orders = [
-        [sorted(own, key=lambda label: getattr(told[label], side)) for side in SIDES]
-        for stream in dict.fromkeys(its.stream for its in told.values())
-        if (own := [label for label, its in told.items() if its.stream == stream])
+        [sorted(own, key=lambda label: getattr(followed[label], side)) for side in SIDES]
+        for stream in dict.fromkeys(its.stream for its in followed.values())
+        if (own := [label for label, its in followed.items() if its.stream == stream])
     ]
     return Finding(all(chain == oracle for chain, oracle in orders) if found else None)
 

@@ -6,7 +6,7 @@
     still     2-d, p = q_t throughout: whatever is found is false
     poor      2-d, a first generator so far off that few of its samples look like data, and then a slow drift
 Truths are closed forms between Gaussians and a two-dimensional integral for `melting`. For `skewed` and `mixture` they
-are averages of exact log-ratios over TRUTH_ROWS fixed draws of each law; `true_error` says how far off those may be.
+are averages of exact log-ratios over TRUTH_ROWS fixed draws of each side; `true_error` says how far off those may be.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.chains.drifting import Drift, Law
+from vestige.chains import Drift, Law
 from vestige.core import Estimate, rng
 from vestige.core.checks import number, refuse, whole
 from vestige.ratios import divergences
 from vestige.ratios.divergences import Gaussian, integrated_divergence
 
-# Fixed draws of each law behind a truth that has no closed form, and how many at a time.
+# Fixed draws of each distribution behind a truth that has no closed form, and how many at a time.
 TRUTH_ROWS, TRUTH_CHUNK = 2**18, 2**14
 # Half the side of the square over which two-dimensional truths are integrated; densities vanish far inside.
 BOX = 12.0
@@ -80,7 +80,7 @@ class SinhArcsinh:
 
 
 class DriftBed(Drift):
-    """A drift of laws that need not be Gaussian, of one task."""
+    """A drift of distributions that need not be Gaussian, of one task."""
 
     def _true(self, name: str, t: int, task: int) -> float:
         p, q = self.p(task), self.q(t, task)

@@ -76,14 +76,14 @@ def chained(bed: Drift, strategy: str, n: int, seed: int, **options: Any) -> Dri
         new = [i for i in bed.tasks(t) if i not in chain.tasks]
         model: dict[str | int, ArrayLike] = {i: bed.model(t, i, n, seed) for i in bed.tasks(t)}
         chain.step(real={i: bed.real(i, n, seed) for i in new}, model=model, seed=seed)
-        told = _averages(chain)
+        averages = _averages(chain)
         if strategy != "every-step":
-            return told
+            return averages
         logs = [chain.log_ratio(x, i) for i, x in model.items()]
         # The paper prints Eq. 4 without asking for its tail or its effective size; so do we, beside the verdict.
         each = [divergences.estimates(NAMES, x, samples="q", form="eq4", max_k=math.inf, min_ess=0.0) for x in logs]
         means = {name: sum(e[name].value for e in each) / len(each) for name in NAMES}
-        return DriftReading({name: (v, math.nan, math.nan) for name, v in means.items()}, told.verdict)
+        return DriftReading({name: (v, math.nan, math.nan) for name, v in means.items()}, averages.verdict)
 
     return follow
 
@@ -296,8 +296,8 @@ class CDREFig2(Experiment[CDREFig2Config]):
         if group is None:
             return "Our default was not run."
         steps = [t for t in self.asked if t <= len(group[0].values["kl"])] or judged(group[0])[-1:]
-        told = [f"{share(error(group, t))} at t = {t}" + self._limit(t) for t in steps]
-        return f"Our default is off by {' and '.join(told)}."
+        off = [f"{share(error(group, t))} at t = {t}" + self._limit(t) for t in steps]
+        return f"Our default is off by {' and '.join(off)}."
 
     def _limit(self, t: int) -> str:
         return f" (asked: {self.asked[t]:.0%})" if t in self.asked else ""

@@ -99,7 +99,7 @@ class CDREFig5(Experiment[CDREFig5Config]):
         x = shuffled(load(config.data), seed)[0].flatten(1)[: 2 * config.n].double()
         clean, other = x[: len(x) // 2], x[len(x) // 2 :]
         values: dict[str, Tensor] = {}
-        doubts: dict[str, str] = {}
+        refused: dict[str, str] = {}
         for done, (kind, (share, pixels)) in enumerate(PAPER.items()):
             count = config.strong_pixels if kind == "strong" else pixels
             generator = rng.fork(seed, "noise", kind)
@@ -107,13 +107,13 @@ class CDREFig5(Experiment[CDREFig5Config]):
             values[f"{kind}.fid"] = scalar(metrics.fid(clean, noisy).value)
             values[f"{kind}.kid"] = scalar(metrics.kid(clean, noisy).value)
             for estimator in ESTIMATORS:
-                told = estimated(clean, noisy, NAMES, estimator=estimator, kliep=config.kliep, seed=seed)
-                values |= {f"{kind}.{estimator}.{name}": scalar(v) for name, v in told.values.items()}
-                doubts |= {f"{kind}.{estimator}.{name}": words for name, words in told.doubts.items()}
+                found = estimated(clean, noisy, NAMES, estimator=estimator, kliep=config.kliep, seed=seed)
+                values |= {f"{kind}.{estimator}.{name}": scalar(v) for name, v in found.values.items()}
+                refused |= {f"{kind}.{estimator}.{name}": words for name, words in found.refused.items()}
                 on_progress(
                     (done + (ESTIMATORS.index(estimator) + 1) / len(ESTIMATORS)) / len(PAPER), f"{kind}: {estimator}"
                 )
-        return self.record(config, seed, values=values, details={"refused": doubts})
+        return self.record(config, seed, values=values, details={"refused": refused})
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
         """The bars of the figure."""
@@ -136,8 +136,8 @@ class CDREFig5(Experiment[CDREFig5Config]):
 
     def remarks(self, facts: Mapping[str, str]) -> str:
         """By every measure."""
-        told = {kind: [key for key, found in facts.items() if found == kind] for kind in PAPER}
-        return ". ".join(f"Worse is '{kind}' by {', '.join(keys) or 'none'}" for kind, keys in told.items()) + "."
+        worse = {kind: [key for key, found in facts.items() if found == kind] for kind in PAPER}
+        return ". ".join(f"Worse is '{kind}' by {', '.join(keys) or 'none'}" for kind, keys in worse.items()) + "."
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Each measure as a share of its larger bar, so that all stand on one axis."""

@@ -1,4 +1,4 @@
-"""Two fixed sets of samples judged by a density ratio (CDRE Eq. 4, App. B): by the paper's estimator and by ours.
+"""Divergences of two fixed sets by a density ratio (CDRE Eq. 4, App. B): by the paper's estimator and by ours.
 
     kliep   a KLIEP network (Eq. 2, 3), and Eq. 4 over samples of q. The paper has 256-256 units, batches of 2000, a
             rate of 1e-5 and at most 1000 epochs (App. A.2): `kliep="paper"`. "fast" is a 32-32 network at 1e-3: at its
@@ -6,7 +6,7 @@
             noise: held-out loss rose at once; at 1e-3 the KL was 0.65 for log 2)
     stack   the cross-fitted `Stack`, and two-sided forms over rows that it has not seen
 
-Where an expectation is infinite, both still give a number, as the paper does; `doubts` says what our own estimator
+Where an expectation is infinite, both still give a number, as the paper does; `refused` says what our own estimator
 would refuse, and why.
 """
 
@@ -48,7 +48,7 @@ class StaticDivergences:
     """Divergences by name, and the refusals of estimates that cannot be trusted."""
 
     values: dict[str, float]
-    doubts: dict[str, str]
+    refused: dict[str, str]
 
 
 def estimated(
@@ -71,8 +71,8 @@ def estimated(
         log_ratios, sides = (stack.held_out_q_, stack.held_out_p_), {"error": "influence"}
     plain = divergences.estimates(names, *log_ratios, **sides, max_k=math.inf, min_ess=0.0)
     strict = divergences.estimates(names, *log_ratios, **sides)
-    doubts = {name: e.reason for name, e in strict.items() if not e.known}
-    return StaticDivergences({name: e.value for name, e in plain.items()}, doubts)
+    refused = {name: e.reason for name, e in strict.items() if not e.known}
+    return StaticDivergences({name: e.value for name, e in plain.items()}, refused)
 
 
 def shuffled(source: DataSet, seed: int) -> tuple[Float[Tensor, "n *shape"], Tensor]:

@@ -137,7 +137,7 @@ class CDRETable1(Experiment[CDRETable1Config]):
             ]
             on_progress(0.3 * len(seen), f"{name} trained")
         values: dict[str, Tensor] = {}
-        doubts: dict[str, str] = {}
+        refused: dict[str, str] = {}
         for case in CASES:
             p, q = seen[config.metric_features][:: 1 if case == "i" else -1]
             values[f"{case}.fid"] = scalar(metrics.fid(p, q).value)
@@ -147,11 +147,11 @@ class CDRETable1(Experiment[CDRETable1Config]):
             values |= {f"{case}.f8": scalar(found.f8), f"{case}.f1_8": scalar(found.f1_8)}
             p, q = seen[config.ratio_features][:: 1 if case == "i" else -1]
             for estimator in ESTIMATORS:
-                told = estimated(p, q, tuple(WORDS), estimator=estimator, kliep=config.kliep, seed=seed)
-                values |= {f"{case}.{estimator}.{name}": scalar(v) for name, v in told.values.items()}
-                doubts |= {f"{case}.{estimator}.{name}": words for name, words in told.doubts.items()}
+                by_ratio = estimated(p, q, tuple(WORDS), estimator=estimator, kliep=config.kliep, seed=seed)
+                values |= {f"{case}.{estimator}.{name}": scalar(v) for name, v in by_ratio.values.items()}
+                refused |= {f"{case}.{estimator}.{name}": words for name, words in by_ratio.refused.items()}
             on_progress(0.8 if case == "i" else 1.0, f"case ({case})")
-        return self.record(config, seed, values=values, details={"refused": doubts})
+        return self.record(config, seed, values=values, details={"refused": refused})
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
         """The table, with PRD's two summaries and our own estimator."""

@@ -75,9 +75,9 @@ class CDRETable2(Experiment[CDRETable2Config]):
         Claim(
             f"every divergence of real from real samples is at most {SMALL:g}, as a magnitude, in the mean over seeds, "
             f"and every one of the other samples lies above that by more than {SMALL:g}, for the paper's estimator",
-            lambda told: told.get("kliep", Finding(None)),
+            lambda facts: facts.get("kliep", Finding(None)),
         ),
-        beside=(Claim("the same for the stack", lambda told: told.get("stack", Finding(None))),),
+        beside=(Claim("the same for the stack", lambda facts: facts.get("stack", Finding(None))),),
         partly=those("b"),
         note="With substitutes for the paper's images and features this says that the finding came out, not the "
         "numbers.",
@@ -103,17 +103,17 @@ class CDRETable2(Experiment[CDRETable2Config]):
         real, other, fake = sets
         on_progress(0.4, said)
         values: dict[str, Tensor] = {}
-        doubts: dict[str, str] = {}
+        refused: dict[str, str] = {}
         for kind, q in (("real", other), ("fake", fake)):
             for i, estimator in enumerate(config.estimators):
-                told = estimated(real, q, tuple(PAPER[kind]), estimator=estimator, kliep=config.kliep, seed=seed)
+                found = estimated(real, q, tuple(PAPER[kind]), estimator=estimator, kliep=config.kliep, seed=seed)
                 values |= {
-                    f"{kind}.{estimator}.{name}": scalar(DOUBLED.get(name, 1.0) * v) for name, v in told.values.items()
+                    f"{kind}.{estimator}.{name}": scalar(DOUBLED.get(name, 1.0) * v) for name, v in found.values.items()
                 }
-                doubts |= {f"{kind}.{estimator}.{name}": words for name, words in told.doubts.items()}
+                refused |= {f"{kind}.{estimator}.{name}": words for name, words in found.refused.items()}
                 done = (i + 1) / len(config.estimators) + (kind == "fake")
                 on_progress(0.4 + 0.3 * done, f"{kind}: {estimator}")
-        details: dict[str, Any] = {"features": said, "width": real.shape[1], "n": len(real), "refused": doubts}
+        details: dict[str, Any] = {"features": said, "width": real.shape[1], "n": len(real), "refused": refused}
         return self.record(config, seed, values=values, details=details)
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -133,7 +133,7 @@ class CDRETable2(Experiment[CDRETable2Config]):
         """A finding for each estimator, and what the features were."""
         if not records:
             raise NotJudged("nothing has been run.")
-        told: dict[str, Any] = {"features": records[0].details["features"]}
+        facts: dict[str, Any] = {"features": records[0].details["features"]}
         for estimator in records[0].config["estimators"]:
             means = {
                 kind: [statistics.fmean(float(r.values[f"{kind}.{estimator}.{n}"]) for r in records) for n in names]
@@ -142,10 +142,10 @@ class CDRETable2(Experiment[CDRETable2Config]):
             worst = max(abs(v) for v in means["real"])
             least = min(f - r for f, r in zip(means["fake"], means["real"], strict=True))
             words = f"real from real at most {worst:.3f}, others above it by at least {least:.3f}"
-            told[estimator] = Finding(worst <= SMALL and least > SMALL, words)
+            facts[estimator] = Finding(worst <= SMALL and least > SMALL, words)
         if any(math.isnan(float(v)) for r in records for v in r.values.values()):
             raise NotJudged("a divergence is not a number.")
-        return told
+        return facts
 
     def remarks(self, facts: Mapping[str, Any]) -> str:
         """What the features were."""

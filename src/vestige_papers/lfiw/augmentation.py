@@ -28,8 +28,7 @@ from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.plain import plain
 from vestige.nets import training
-from vestige.ratios import weights
-from vestige.ratios.calibration import held_out_figures
+from vestige.ratios import held_out_figures, weights
 from vestige.ratios.weights import Augmented
 from vestige.runner import (
     BEYOND,
@@ -209,15 +208,15 @@ class Augmentation(Experiment[C]):
 
     def remarks(self, facts: Mapping[str, Sequence[Record]]) -> str:
         """What the weights were worth."""
-        told = []
+        sentences = []
         for where, runs in facts.items():
             unsure, equal = (sum(float(r.values[name]) for r in runs) for name in ("unreliable", "idle"))
             size = fmean(float(r.values["ess"]) for r in runs)
-            told.append(
+            sentences.append(
                 f"{where}: the diagnosis called the weights unreliable in {unsure:g} of {len(runs)} seeds (mean ESS "
                 f"{size:.0%}); they were all equal in {equal:g}"
             )
-        return f"{'. '.join(told)}."
+        return f"{'. '.join(sentences)}."
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Accuracy by row."""

@@ -30,8 +30,7 @@ from torch import Tensor
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.checks import ArrayLike
-from vestige.ratios import Logistic
-from vestige.ratios.bootstrap import bootstrap
+from vestige.ratios import Logistic, bootstrap
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, grouped, line, some, those
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ from torch import Tensor
 from vestige import metrics
 from vestige.continual.record import Record
 from vestige.core import NotEstimable, checks
-from vestige.ratios import Logistic, weights
-from vestige.ratios.calibration import expected_calibration_error, held_out_figures, reliability
+from vestige.ratios import Logistic, expected_calibration_error, held_out_figures, reliability, weights
 from vestige.runner import Experiment, NotJudged, OnProgress, grouped
 from vestige_papers.cdre.static import scalar
 from vestige_papers.lfiw import models
@@ -82,7 +81,7 @@ def measure(
     case: WeighedModel,
     log_ratio: Callable[[Tensor], Tensor],
     platt: Mapping[str, float],
-    told: Callable[[float], None],
+    on_progress: Callable[[float], None],
     *,
     draws: int,
     min_ess: float,
@@ -109,9 +108,9 @@ def measure(
         for name, (form, chosen) in weighed.items():
             for part, t in (("full", len(log_w)), ("half", len(log_w) // 2)):
                 estimates.setdefault(f"{part}.{name}", []).append(form(chosen[:t]).exp() @ drawn.x[:t] / t)
-        told_of = weights.diagnose(log_w)
-        facts = {"ess": told_of.ess_fraction, "mean_weight": told_of.mean_weight, "alpha": tempered.alpha}
-        facts["pareto_k"] = math.nan if told_of.pareto_k is None else told_of.pareto_k
+        diagnosis = weights.diagnose(log_w)
+        facts = {"ess": diagnosis.ess_fraction, "mean_weight": diagnosis.mean_weight, "alpha": tempered.alpha}
+        facts["pareto_k"] = math.nan if diagnosis.pareto_k is None else diagnosis.pareto_k
         if truth is not None:
             gap = weights.self_normalise(log_w) - weights.self_normalise(truth)
             facts |= {
@@ -120,7 +119,7 @@ def measure(
             }
         for name, value in facts.items():
             found.setdefault(name, []).append(value)
-        told((i + 1) / draws)
+        on_progress((i + 1) / draws)
     values |= {name: torch.tensor(each, dtype=torch.float64) for name, each in found.items()}
     values |= {f"{REFERENCE}.{k}": scalar(v) for k, v in scores(case.test, case.other, None).items()}
     mean = case.test.mean(0)

@@ -50,7 +50,7 @@ from vestige.generators.pictures import pack
 from vestige.nets import training
 from vestige.nets.classifier import Classifier
 from vestige.nets.convolutional import image_shape
-from vestige.ratios.calibration import Affine, platt
+from vestige.ratios import Affine, platt
 from vestige.runner import BEYOND, Claim, Finding, Gap, Line, NotJudged, OnProgress, Rule, gap, line, some, those
 from vestige_papers.cdre.static import load
 from vestige_papers.lfiw.augmentation import (

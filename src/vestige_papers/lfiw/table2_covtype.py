@@ -27,7 +27,7 @@ from torch.nn import functional
 from vestige import generators
 from vestige.continual.record import Record
 from vestige.core import checks, rng
-from vestige.generators.vae import VAE
+from vestige.generators import GENERATORS
 from vestige.nets import MLP
 from vestige.ratios import Forest
 from vestige.ratios.weights import Augmented
@@ -89,7 +89,7 @@ def choose(x: Float[Tensor, "n d"], groups: Sequence[tuple[int, int]]) -> Float[
 
 
 def with_class(x: Float[Tensor, "n d"], y: Int64[Tensor, " n"], classes: int) -> Float[Tensor, "n e"]:
-    """Columns and class side by side: a ratio of these is that of the joint laws."""
+    """Columns and class side by side: a ratio of these is that of the joint distributions."""
     return torch.cat([x, functional.one_hot(y, classes).to(x)], 1).double()
 
 
@@ -105,7 +105,7 @@ class LFIWTable2Covtype(Augmentation[CovtypeConfig]):
         "laptop": CovtypeConfig(),
         "paper": CovtypeConfig(copies=50, vae_steps=10_000, epochs=300, trees=1000),
     }  # fmt: skip
-    uses: ClassVar[tuple[type, ...]] = (Forest, VAE)
+    uses: ClassVar[tuple[type, ...]] = (Forest, GENERATORS["vae"])
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 10, "paper": 20}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "Covertype (digits as rows of 64 columns, 20 a class) and nearly all training.",

@@ -48,11 +48,7 @@ from torch import Tensor
 
 from vestige.continual.record import Record
 from vestige.core import checks, rng
-from vestige.policy.collect import Truth, collect, truth_of
-from vestige.policy.dynamics import Settings
-from vestige.policy.environments import REWARDS
-from vestige.policy.evaluation import Evaluation, evaluate
-from vestige.policy.training import PPO, train
+from vestige.policy import PPO, REWARDS, Evaluation, Settings, Truth, collect, evaluate, train, truth_of
 from vestige.runner import (
     Claim,
     Experiment,

@@ -100,8 +100,8 @@ def learner_of(config: RobustAuditConfig, stream: data.Stream, seed: int) -> met
 def by_construction(stream: str, method: str) -> dict[str, bool]:
     """Whether a question holds, where that follows from how stream and method are made; the rest is to be measured."""
     keeps = method in KEEP or method.endswith("_s")
-    told = stream == HEADS
-    known = {"shared_head": not told, "no_task_labels": not told, "no_retraining": not keeps}
+    labelled = stream == HEADS
+    known = {"shared_head": not labelled, "no_task_labels": not labelled, "no_retraining": not keeps}
     known |= {"many_tasks": stream != TWO, "long": stream == "long"}
     known |= {"unclear_borders": stream in ("blurred", "continuous"), "continuous": stream == "continuous"}
     known |= {"overlapping": stream in (PERMUTED, "overlapping", "long", "blurred", "continuous")}

@@ -44,8 +44,7 @@ from vestige.continual.learners import VCL, Outputs, Spec
 from vestige.continual.learners.vcl import VCLConfig
 from vestige.continual.record import Record
 from vestige.core import checks, rng
-from vestige.data.streams import Permute
-from vestige.data.task import Task
+from vestige.data import Task
 from vestige.runner import Claim, Finding, Line, OnProgress, Rule, Trained, at_least, line, need, those
 from vestige_papers.robust.first_batches import KINDS, Early, prediction_entropies, watch
 
@@ -140,7 +139,8 @@ def watched(setting: EarlySetting, stream: data.Stream, state: Mapping[str, Tens
     rows = torch.randperm(len(task), generator=rng.fork(seed, "rows"))[:count]
     x = task.x[rows]
     if setting.tasks == "permuted":
-        x = Permute(torch.randperm(x[0].numel(), generator=rng.fork(seed, "permutation")))(x)
+        order = torch.randperm(x[0].numel(), generator=rng.fork(seed, "permutation"))
+        x = x.flatten(1)[:, order].reshape(x.shape)
     shape = (setting.batches, setting.early_batch_size)
     return watch(learner, x.unflatten(0, shape), task.y[rows].unflatten(0, shape), of=setting.of, seed=seed)
 

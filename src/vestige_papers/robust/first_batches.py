@@ -29,8 +29,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Generator, Tensor
 
-from vestige.continual.learners.base import Outputs
-from vestige.continual.learners.vcl import VCL, expected_loss
+from vestige.continual.learners import VCL, Outputs, expected_loss
 from vestige.core import checks, rng
 from vestige.metrics.uncertainty import Uncertainty, entropy
 from vestige.nets.bayesian import BayesNet

@@ -29,7 +29,7 @@ from vestige import data
 from vestige.continual import learners as methods
 from vestige.continual.record import Record
 from vestige.continual.versions import named
-from vestige.data.dataset import DataSet, every_nth
+from vestige.data import DataSet, every_nth
 from vestige.metrics import matrix
 from vestige.runner import Line, OnHeldOutRows, Trained, grouped, line
 from vestige_papers.robust.published import printed

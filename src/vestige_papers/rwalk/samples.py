@@ -47,8 +47,8 @@ def _gap(mean: Means, count: int) -> float:
 
 def _best_where_poor(mean: Means) -> Finding:
     best = {count: _best(mean, count) for count in COUNTS if _gap(mean, count) > CAUGHT_UP}
-    told = ", ".join(f"{count} samples: {row}" for count, row in best.items())
-    return Finding(all(row == "RWalk-S" for row in best.values()), told)
+    words = ", ".join(f"{count} samples: {row}" for count, row in best.items())
+    return Finding(all(row == "RWalk-S" for row in best.values()), words)
 
 
 def _average(mean: Means) -> dict[str, float]:

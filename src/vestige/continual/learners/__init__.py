@@ -24,7 +24,7 @@ from vestige.continual.learners.pi import PI
 from vestige.continual.learners.posterior import Posterior
 from vestige.continual.learners.rwalk import RWalk
 from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
-from vestige.continual.learners.vcl import VCL
+from vestige.continual.learners.vcl import VCL, expected_loss
 from vestige.continual.learners.vcl_coreset import CoresetOnly, VCLCoreset
 from vestige.continual.learners.vgr import VGR, VGRVCL, VGRMCDropout
 from vestige.continual.learners.weighted_replay import WeightedReplay
@@ -137,4 +137,5 @@ __all__ = [
     "VanillaConfig",
     "WeightedReplay",
     "build",
+    "expected_loss",
 ]
