@@ -85,7 +85,7 @@ class CompareVerb:
                 options["names"] = (shown(self.real), f"{shown(self.fake)}, weighted,")
                 weighted = compare(p, q, q_weights=weights, on_step=lambda _: advance(1), **options)
         if self.json:
-            found = {"columns": columns.to_dict(), **vars(plain)}
+            found = {"columns": columns, **vars(plain)}
             output.document(found | ({} if weighted is None else {"weighted": weighted}))
             return
         if is_table(columns):

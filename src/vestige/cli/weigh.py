@@ -69,7 +69,7 @@ class WeighVerb:
             raise NotEstimable(f"The weights are unreliable and were not written (--anyway writes them). {why}")
         written = write(self.output, found)
         if self.json:
-            summary = {"written": [str(path) for path in written], **found.to_json(), "columns": columns.to_dict()}
+            summary = {"written": [str(path) for path in written], **found.to_json(), "columns": columns}
             output.document(summary)
         else:
             self._print(found, written)

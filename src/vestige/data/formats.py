@@ -37,6 +37,11 @@ BROKEN = (ValueError, OSError, EOFError, KeyError, MemoryError, NotImplementedEr
 Splits: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
+def first_line(error: BaseException) -> str:
+    """What a library complains of, in one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
 class Npz:
     """The arrays of an open file by key, each checked as it is read."""
 
@@ -53,8 +58,7 @@ class Npz:
         try:
             array = self._file[key]
         except BROKEN as error:
-            reason = str(error) or type(error).__name__
-            raise InputError(f"The '{key}' of {self.path} cannot be read: {reason.rstrip('.')}.") from None
+            raise InputError(f"The '{key}' of {self.path} cannot be read: {first_line(error)}.") from None
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
             refuse(key, str(self.path), "an array of numbers or text", getattr(array, "dtype", "raw bytes"))
         return array
@@ -107,8 +111,7 @@ def open_npz(path: Path) -> Iterator[Npz]:
         try:
             file = np.load(raw, allow_pickle=False)
         except BROKEN as error:
-            reason = str(error) or type(error).__name__
-            raise InputError(f"{path} cannot be read as an .npz file: {reason.rstrip('.')}.") from None
+            raise InputError(f"{path} cannot be read as an .npz file: {first_line(error)}.") from None
         if not isinstance(file, NpzFile):
             raise InputError(f"{path} cannot be read as an .npz file: it is a single array.")
         with file:
@@ -131,7 +134,7 @@ def read_idx(path: Path) -> NDArray[Any]:
         with gzip.open(path, "rb") as file:
             data = file.read()
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read as a gzipped idx file: {str(error).rstrip('.')}.") from None
+        raise InputError(f"{path} cannot be read as a gzipped idx file: {first_line(error)}.") from None
     axes = data[3] if len(data) > 3 else 0
     if data[:3] != bytes([0, 0, UNSIGNED_BYTE]) or not axes or len(data) < 4 + 4 * axes:
         refuse("header", str(path), "that of an idx file of bytes", data[:4].hex() or "nothing")
@@ -163,8 +166,7 @@ def read_members(path: Path, wanted: re.Pattern[str], *, max_bytes: int) -> dict
     try:
         return dict(_zip(path, wanted, max_bytes) if path.suffix == ".zip" else _tar(path, wanted, max_bytes))
     except BROKEN_ARCHIVE as error:
-        reason = str(error) or type(error).__name__
-        raise InputError(f"{path} is a torn archive or none: {reason.rstrip('.')}.") from None
+        raise InputError(f"{path} is a torn archive or none: {first_line(error)}.") from None
 
 
 def _check_member(path: Path, name: str, is_plain: bool, size: int, max_bytes: int | None) -> None:
@@ -208,4 +210,4 @@ def decode_png(data: bytes, size: tuple[int, int], where: str) -> NDArray[Any]:
                 refuse("size", where, f"{size[0]} x {size[1]}", f"{image.size[0]} x {image.size[1]}")
             return np.asarray(image.convert("L"))
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(f"{where} cannot be read as PNG: {str(error).rstrip('.')}.") from None
+        raise InputError(f"{where} cannot be read as PNG: {first_line(error)}.") from None

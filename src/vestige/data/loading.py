@@ -99,7 +99,7 @@ def find_system(source: DataSource) -> tuple[Path, dict[str, Path]] | None:
     if source.system is None:
         return None
     folder = SYSTEM_ROOT / source.system.folder
-    paths = {name: folder / name for name in source.system.files}
+    paths = {remote.file: folder / remote.file for remote in source.remotes}
     return (folder, paths) if all(path.is_file() for path in paths.values()) else None
 
 

@@ -43,10 +43,9 @@ class Remote:
 
 @dataclass(frozen=True)
 class SystemCopy:
-    """Where a package of the operating system puts a copy, and the line that installs it."""
+    """Where a package of the operating system puts a copy of the canonical files, and the line that installs it."""
 
     folder: str
-    files: tuple[str, ...]
     install: str
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from vestige.core.errors import InputError
+from vestige.core.plain import plain
 from vestige.data import readers as files
 
 
@@ -84,7 +85,7 @@ def test_the_report_says_what_was_done(tmp_path):
     assert column(report, "work").treatment.startswith("one-hot, 3 categories; missing (")
     assert (column(report, "joined").kind, column(report, "joined").treatment) == ("date", "days since 1970")
     assert (column(report, "married").kind, column(report, "married").treatment) == ("boolean", "0 and 1")
-    assert report.to_dict()["columns"][0]["name"] == "age"
+    assert plain(report)["columns"][0]["name"] == "age"
 
 
 def test_categories_are_the_union_in_an_order_of_their_own(tmp_path):

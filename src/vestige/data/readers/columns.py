@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,11 +56,6 @@ class ColumnReport:
     def features(self) -> tuple[str, ...]:
         """The names of the numbers that came out, in their order."""
         return tuple(feature for column in self.columns for feature in column.features)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain JSON."""
-        lines = [{**vars(c), "features": list(c.features), "notes": list(c.notes)} for c in self.columns]
-        return {"columns": lines, "notes": list(self.notes)}
 
 
 def plain(column: pa.ChunkedArray, name: str, origin: str) -> pa.Array:
@@ -157,8 +151,7 @@ def encode(
     unknown = [name for name in drop if name not in names]
     if unknown:
         raise InputError(f"The 'drop' of files.encode must be columns of {origins[0]}. Got '{unknown[0]}' instead.")
-    blocks: list[list[Tensor]] = [[] for _ in tables]
-    columns = []
+    blocks, columns = [], []
     for name in names:
         if name in drop:
             columns.append(Column(name, "any", "dropped on request"))
@@ -168,12 +161,11 @@ def encode(
         coded = _encode_text if kind == "text" else _encode_number
         encoded, column = coded(name, kind, parts, origins)
         columns.append(column)
-        for block, part in zip(blocks, encoded, strict=True):
-            block.append(part)
+        blocks.append(encoded)
     report = ColumnReport(tuple(columns), notes)
     if not report.features:
         raise InputError(f"The columns of {origins[0]} must leave something to compare. Got only dropped ones instead.")
-    return [torch.cat(block, 1) for block in blocks], report
+    return list(torch.cat(blocks, 1).split([table.num_rows for table in tables])), report
 
 
 def _aligned(tables: Sequence[pa.Table], origins: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -197,8 +189,8 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _encode_number(name: str, kind: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[list[Tensor], Column]:
-    """Numbers, booleans and dates: one feature, and an indicator where anything is missing."""
+def _encode_number(name: str, kind: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[Tensor, Column]:
+    """Numbers, booleans and dates of all tables: one feature, and an indicator where anything is missing."""
     values = [floats(part) for part in parts]
     for value, origin in zip(values, origins, strict=True):
         bad = np.flatnonzero(np.isinf(value))
@@ -207,73 +199,63 @@ def _encode_number(name: str, kind: str, parts: list[pa.Array], origins: Sequenc
                 f"The column '{name}' of {origin} must be finite. Got {value[bad[0]]} in data row {bad[0] + 1} instead."
             )
     pooled = np.concatenate(values)
-    missing = [np.isnan(value) for value in values]
-    n_missing = int(sum(m.sum() for m in missing))
-    if n_missing == len(pooled):
-        return _nothing(parts), Column(name, "empty", "dropped: no value in any table")
+    missing = np.isnan(pooled)
+    if missing.all():
+        return torch.empty(len(pooled), 0), Column(name, "empty", "dropped: no value in any table")
+    present = pooled[~missing]
     treatment = {"boolean": "0 and 1", "date": "days since 1970"}.get(kind, "as it is")
     features: tuple[str, ...] = (name,)
-    encoded = [torch.from_numpy(value)[:, None] for value in values]
-    if n_missing:
-        fill = float(np.nanmedian(pooled))
-        told = ", ".join(f"{int(m.sum())} in {o}" for m, o in zip(missing, origins, strict=True))
+    encoded = pooled[:, None]
+    if missing.any():
+        fill = float(np.median(present))
+        told = ", ".join(f"{int(np.isnan(v).sum())} in {o}" for v, o in zip(values, origins, strict=True))
         treatment += f"; missing ({told}) set to the pooled median {fill:.6g} and marked in a column of its own"
         features = (name, f"{name} is missing")
-        filled = [np.stack([np.where(m, fill, v), m], 1) for m, v in zip(missing, values, strict=True)]
-        encoded = [torch.from_numpy(value) for value in filled]
-    present = pooled[~np.isnan(pooled)]
+        encoded = np.stack([np.where(missing, fill, pooled), missing], 1)
     notes: tuple[str, ...] = ()
     if (present == present[0]).all():
         notes = (f"constant ({present[0]:.6g}): it tells nothing",)
     elif len(present) > MAX_CATEGORIES and all(map(_counts_rows, parts)):
         notes = ("every value is different: if it is an identifier, drop it",)
-    return encoded, Column(name, kind, treatment, features, notes)
-
-
-def _nothing(parts: list[pa.Array]) -> list[Tensor]:
-    return [torch.empty(len(part), 0, dtype=torch.float64) for part in parts]
+    return torch.from_numpy(encoded), Column(name, kind, treatment, features, notes)
 
 
 def _counts_rows(part: pa.Array) -> bool:
     return pa.types.is_integer(part.type) and pc.count_distinct(part).as_py() == len(part)
 
 
-def _encode_text(name: str, kind: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[list[Tensor], Column]:
-    """Text: one 0/1 feature a category of any table, commonest first kept, the rest as one rare category."""
+def _encode_text(name: str, kind: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[Tensor, Column]:
+    """Text of all tables: one 0/1 feature a category, the commonest kept, the rest as one rare category."""
     parts = [part if pa.types.is_large_string(part.type) else pa.nulls(len(part), pa.large_string()) for part in parts]
-    pooled = pa.chunked_array(parts).drop_null()
-    counts = pc.value_counts(pooled.combine_chunks())
+    pooled = pa.chunked_array(parts).combine_chunks()
+    counts = pc.value_counts(pooled.drop_null())
     pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
     ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))  # commonest first
     for part, origin in zip(parts, origins, strict=True):
         distinct, rows = pc.count_distinct(part).as_py(), len(part) - part.null_count
         if len(ranked) > MAX_CATEGORIES and distinct > ID_SHARE * rows:
             why = f"dropped: {distinct} different texts in {rows} rows of {origin} are identifiers or free text"
-            return _nothing(parts), Column(name, kind, why)
-    kept = sorted(text for text, _ in ranked[:MAX_CATEGORIES])
-    other = len(ranked) > MAX_CATEGORIES
-    some_missing = any(part.null_count for part in parts)
+            return torch.empty(len(pooled), 0), Column(name, kind, why)
+    kept, rare = sorted(text for text, _ in ranked[:MAX_CATEGORIES]), ranked[MAX_CATEGORIES:]
     features = [f"{name} = {text}" for text in kept]
-    features += [f"{name} is rare"] * other + [f"{name} is missing"] * some_missing
-    value_set = pa.array(kept, pa.large_string())
-    encoded = []
-    for part in parts:
-        codes = pc.fill_null(pc.index_in(part, value_set=value_set), len(kept)).to_numpy(zero_copy_only=False)
-        if some_missing:
-            codes = np.where(part.is_null().to_numpy(zero_copy_only=False), len(features) - 1, codes)
-        encoded.append(torch.nn.functional.one_hot(torch.from_numpy(codes.astype(np.int64)), len(features)).double())
+    codes = pc.fill_null(pc.index_in(pooled, value_set=pa.array(kept, pa.large_string())), len(kept))
+    places = codes.to_numpy(zero_copy_only=False).astype(np.int64)
     treatment = f"one-hot, {len(kept)} categories"
-    if other:
-        rows = sum(count for _, count in ranked[MAX_CATEGORIES:])
-        treatment += f"; the {len(ranked) - MAX_CATEGORIES} rarest ({rows} rows) share one column"
-    if some_missing:
+    if rare:
+        features.append(f"{name} is rare")
+        rows = sum(count for _, count in rare)
+        treatment += f"; the {len(rare)} rarest ({rows} rows) share one column"
+    if pooled.null_count:
+        places[pooled.is_null().to_numpy(zero_copy_only=False)] = len(features)
+        features.append(f"{name} is missing")
         told = ", ".join(f"{part.null_count} in {origin}" for part, origin in zip(parts, origins, strict=True))
         treatment += f"; missing ({told}) is a category"
+    encoded = torch.nn.functional.one_hot(torch.from_numpy(places), len(features)).double()
     notes = [f"constant ('{kept[0]}'): it tells nothing"] if len(features) == 1 else []
-    held = torch.stack([part.any(0) for part in encoded])
+    held = torch.stack([rows.any(0) for rows in encoded.split(list(map(len, parts)))])[:, : len(kept)]
     for i, origin in enumerate(origins if len(parts) > 1 else ()):
-        elsewhere = torch.cat([held[:i], held[i + 1 :]]).any(0)
-        alone = [text for text, there in zip(kept, elsewhere[: len(kept)].tolist(), strict=True) if not there]
+        elsewhere = torch.cat([held[:i], held[i + 1 :]]).any(0).tolist()
+        alone = [text for text, there in zip(kept, elsewhere, strict=True) if not there]
         if alone:
             notes.append(f"only in {origin}: {_listed(alone)}")
     return encoded, Column(name, kind, treatment, tuple(features), tuple(notes))

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
+from vestige.data.formats import first_line
 from vestige.data.readers.address import Address, refuse_file, require_memory
 
 DASHES = ("-", "--", "\N{EN DASH}", "\N{EM DASH}")
@@ -148,11 +149,6 @@ def csv_batches(at: Address) -> Iterator[pa.Table]:
                 yield pa.Table.from_batches([batch])
     except (pa.ArrowException, OSError, MemoryError) as error:
         _damaged_csv(at, error)
-
-
-def first_line(error: BaseException) -> str:
-    """What a library complains of, in one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _damaged_csv(at: Address, error: BaseException) -> NoReturn:

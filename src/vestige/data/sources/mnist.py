@@ -102,5 +102,5 @@ FASHION_MNIST = like_mnist(
         ("md5:bef4ecab320f06d8554ea6380940ec79", 4_422_102),
         ("md5:bb300cfdad3c16e7a12a480ee83cd310", 5_148),
     ),
-    SystemCopy("fashion-mnist", FILES, "apt install dataset-fashion-mnist (Debian, Ubuntu)"),
+    SystemCopy("fashion-mnist", "apt install dataset-fashion-mnist (Debian, Ubuntu)"),
 )

@@ -28,6 +28,7 @@ SIDE = 105
 PEOPLE = 20
 INK = 255
 FILES = ("images_background.zip", "images_evaluation.zip")
+ADDRESS = "https://github.com/brendenlake/omniglot/raw/master/python/"
 MEMBER = re.compile(r"images_(?:background|evaluation)/([^/]+)/character(\d+)/\d+_(\d+)\.png")
 MAX_IMAGE_BYTES = 1 << 16
 
@@ -83,19 +84,13 @@ def _read_zip(path: Path, first_label: int) -> tuple[NDArray[Any], NDArray[Any],
     members = read_members(path, MEMBER, max_bytes=MAX_IMAGE_BYTES)
     if not members:
         refuse("members", str(path), "drawings (alphabet/character/drawing.png)", "none")
-    places = sorted((_place(name), name) for name in members)
-    characters = sorted({place[:2] for place, _ in places})
+    found = [match for name in members if (match := MEMBER.fullmatch(name))]
+    places = sorted((match[1], int(match[2]), int(match[3]), match[0]) for match in found)
+    characters = sorted({place[:2] for place in places})
     label_of = {character: first_label + i for i, character in enumerate(characters)}
-    x = np.stack([decode_png(members[name], (SIDE, SIDE), f"{name} in {path}") for _, name in places])
-    y = np.array([label_of[place[:2]] for place, _ in places], dtype=np.int64)
+    x = np.stack([decode_png(members[name], (SIDE, SIDE), f"{name} in {path}") for *_, name in places])
+    y = np.array([label_of[place[:2]] for place in places], dtype=np.int64)
     return np.where(x < 128, np.uint8(INK), np.uint8(0)), y, [alphabet for alphabet, _ in characters]
-
-
-def _place(name: str) -> tuple[str, int, int]:
-    """Alphabet, character and person of a member."""
-    match = MEMBER.fullmatch(name)
-    assert match is not None  # read_members gives no other
-    return match[1], int(match[2]), int(match[3])
 
 
 OMNIGLOT = DataSource(
@@ -108,13 +103,8 @@ OMNIGLOT = DataSource(
     ),
     read_npz=read_npz,
     read_files=read_files,
-    remotes=tuple(
-        Remote(file, (f"https://github.com/brendenlake/omniglot/raw/master/python/{file}",), checksum, size)
-        for file, checksum, size in zip(
-            FILES,
-            ("md5:68d2efa1b9178cc56df9314c21c6e718", "md5:6b91aef0f799c5bb55b94e3f2daec811"),
-            (9_464_212, 6_462_886),
-            strict=True,
-        )
+    remotes=(
+        Remote(FILES[0], (ADDRESS + FILES[0],), "md5:68d2efa1b9178cc56df9314c21c6e718", 9_464_212),
+        Remote(FILES[1], (ADDRESS + FILES[1],), "md5:6b91aef0f799c5bb55b94e3f2daec811", 6_462_886),
     ),
 )
