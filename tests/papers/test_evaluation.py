@@ -6,7 +6,7 @@ import pytest
 
 from vestige.core.errors import InputError
 from vestige.runner.registry import EXPERIMENTS
-from vestige.runner.trained import Trained, evaluations, labels
+from vestige.runner.trained import Trained, labelled_arms, labels
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ def test_the_experiments_that_train_learners_on_streams_can_be_audited():
 
 @pytest.mark.parametrize("name", AUDITED)
 def test_arms_have_names_of_their_own_and_can_be_made(name):
-    found = evaluations(EXPERIMENTS[name], "smoke", 0)
-    assert len({e.label for e in found}) == len(found)
-    assert all(e.epochs > 0 and e.batch_size > 0 for e in found)
-    stream, learner = found[0].parts()
+    experiment, found = labelled_arms(EXPERIMENTS[name], "smoke")
+    assert len(found) == len(experiment.arms(experiment.presets["smoke"]))  # no label twice
+    assert all(arm.epochs > 0 and arm.batch_size > 0 for arm in found.values())
+    stream, learner = experiment.parts(next(iter(found.values())), 0)
     assert len(stream) > 1
     assert learner.spec.n_outputs == stream.n_outputs
 
@@ -42,4 +42,4 @@ def test_arms_have_names_of_their_own_and_can_be_made(name):
 @pytest.mark.parametrize("name", ["cdre-fig2a", "beyond-chain"])
 def test_an_experiment_without_a_stream_is_refused(name):
     with pytest.raises(InputError, match=f"stream of tasks. Got {name}"):
-        evaluations(EXPERIMENTS[name], "smoke", 0)
+        labelled_arms(EXPERIMENTS[name], "smoke")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vestige.core.errors import VestigeError
-from vestige.runner.local import SPARE, Pool, Room, Worker, free_bytes, held_bytes
+from vestige.runner.local import SPARE, Pool, Worker, free_bytes, held_bytes
 from vestige.runner.plan import Unit
 
 GB = 2**30
@@ -71,7 +71,7 @@ class Stage:
     def run(self, workers, free=None):
         units = [Unit("toy", None, seed, Path(f"{seed}.json"), "") for seed in self.script]
         on_progress = lambda unit: lambda share, words: self.told.append((unit.seed, share, words))  # noqa: E731
-        self.pool = Pool(Room(workers), on_progress, self.said.append, start=self, free=lambda: free)
+        self.pool = Pool(workers, on_progress, self.said.append, start=self, free=lambda: free)
         return [unit.seed for unit in self.pool.run(units)]
 
 
@@ -125,18 +125,15 @@ def test_memory_bounds_the_workers_once_a_unit_was_measured():
     ],
 )
 def test_what_fits(workers, peak, held, free, allowed):
-    room = Room(workers)
-    room.measured(peak)
-    room.measured(peak // 2)
-    assert room.allows(held, free) == allowed
+    assert Pool(workers, print, print, peak).fitting(held, free) == allowed
     assert 0 < SPARE < 1
 
 
 def test_a_death_takes_a_worker_with_it_but_never_the_last():
-    room = Room(2)
-    room.died()
-    room.died()
-    assert room.workers == 1
+    stage = Stage({0: ["die", 1], 1: ["die", GB], 2: [GB // 2], 3: [1]})
+    assert sorted(stage.run(2)) == [0, 1, 2, 3]
+    assert stage.pool.most == 1
+    assert stage.pool.peak == GB  # the largest, not the last
 
 
 def test_free_memory_is_the_machines_or_the_containers(tmp_path):

@@ -79,19 +79,20 @@ class AuditVerb:
         from vestige.continual.audit import audit
         from vestige.core import checks
         from vestige.runner.registry import EXPERIMENTS
-        from vestige.runner.trained import evaluations
+        from vestige.runner.trained import labelled_arms
 
         owner, preset, seed = "vestige audit", self.preset or "laptop", self.seed or 0
         experiment = EXPERIMENTS[checks.one_of(self.what, EXPERIMENTS, "file or experiment", owner)]
-        arms = evaluations(experiment, preset, checks.whole(seed, "seed", owner, low=0))
-        chosen = [arm for arm in arms if self.arm in arm.label]
+        checks.whole(seed, "seed", owner, low=0)
+        trained, arms = labelled_arms(experiment, preset)
+        chosen = {label: arm for label, arm in arms.items() if self.arm in label}
         if not chosen:
-            checks.refuse("arm", owner, f"in one of {'; '.join(arm.label for arm in arms)}", repr(self.arm))
+            checks.refuse("arm", owner, f"in one of {'; '.join(arms)}", repr(self.arm))
         found = {}
-        for arm in chosen:
-            stream, learner = arm.parts()
-            with output.shares(arm.label) as reach:
-                found[arm.label] = audit(
+        for label, arm in chosen.items():
+            stream, learner = trained.parts(arm, seed)
+            with output.shares(label) as reach:
+                found[label] = audit(
                     stream,
                     learner,
                     seed=seed,

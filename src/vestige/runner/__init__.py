@@ -2,11 +2,9 @@
 
 from vestige.runner.claims import (
     Claim,
-    Condition,
     Finding,
     NotJudged,
     Rule,
-    Verdict,
     at_least,
     at_most,
     half,
@@ -17,16 +15,14 @@ from vestige.runner.claims import (
     those,
 )
 from vestige.runner.experiment import BEYOND, Experiment, Gap, Line, OnProgress, gap, grouped, line
-from vestige.runner.grid import Search, Validated, search
 from vestige.runner.local import run
-from vestige.runner.plan import Unit, configured, home, parse, plan
+from vestige.runner.plan import Unit, Validated, configured, parse, plan, search
 from vestige.runner.trained import OnHeldOutRows, Trained
 from vestige.runner.unit import Finished, run_unit
 
 __all__ = [
     "BEYOND",
     "Claim",
-    "Condition",
     "Experiment",
     "Finding",
     "Finished",
@@ -36,18 +32,15 @@ __all__ = [
     "OnHeldOutRows",
     "OnProgress",
     "Rule",
-    "Search",
     "Trained",
     "Unit",
     "Validated",
-    "Verdict",
     "at_least",
     "at_most",
     "configured",
     "gap",
     "grouped",
     "half",
-    "home",
     "in_one_case",
     "line",
     "need",

@@ -9,6 +9,7 @@ configuration is a frozen dataclass of plain values, whole: what ran is what is 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import statistics
 from abc import ABC, abstractmethod
@@ -85,9 +86,8 @@ class Experiment(ABC, Generic[C]):
 
     name: ClassVar[str]
     item: ClassVar[str]  # "CDRE Fig. 2a"
-    rule: ClassVar[Rule] = Rule(
-        note="It has no rule."
-    )  # the claims that are checked, and when it counts as reproduced, partly, or not
+    # The claims that are checked, and when it counts as reproduced, partly, or not.
+    rule: ClassVar[Rule] = Rule(note="It has no rule.")
     presets: ClassVar[Mapping[str, Any]]  # smoke, laptop, paper -> C
     seeds: ClassVar[Mapping[str, int]]
     cut: ClassVar[Mapping[str, str]] = {}  # what smoke and laptop leave out of the published setting
@@ -134,7 +134,7 @@ class Experiment(ABC, Generic[C]):
 
     def config(self, config: C) -> dict[str, Any]:
         """What determines a unit, as plain JSON."""
-        return {"experiment": self.name, **_plain(dataclasses.asdict(config))}  # type: ignore[call-overload]
+        return {"experiment": self.name, **json.loads(json.dumps(dataclasses.asdict(config)))}  # type: ignore[call-overload]
 
     def unit_id(self, config: C, seed: int) -> str:
         """The id that the Record of this unit will have, known before it runs."""
@@ -188,9 +188,3 @@ def grouped(records: Iterable[Record], key: Callable[[Record], K]) -> dict[K, li
     for one in records:
         found.setdefault(key(one), []).append(one)
     return {name: sorted(runs, key=lambda r: r.seed) for name, runs in found.items()}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON has no tuples
-    if isinstance(value, dict):
-        return {key: _plain(v) for key, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

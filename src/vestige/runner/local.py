@@ -55,43 +55,16 @@ def run(
     what a person should know: a worker that died, a bound by memory.
     """
     workers = checks.whole(workers, "workers", "runner.run", low=0)
-    room, (done, left) = Room(workers), divided(units, device)
-    for finished in done:
-        room.measured(peak_of(finished.record))
-        yield finished
+    done, left = divided(units, device)
+    yield from done
     listen = on_progress or (lambda unit: silent)
     if workers == 0:
         for unit in left:
             yield Finished(unit, run_unit(unit, listen(unit)), True)
     elif left:
-        for unit in Pool(room, listen, say or (lambda words: None)).run(left):
+        peak = max((peak_of(finished.record) for finished in done), default=0)
+        for unit in Pool(workers, listen, say or (lambda words: None), peak).run(left):
             yield Finished(unit, Record.load(unit.path), True)
-
-
-@dataclass
-class Room:
-    """At most `workers` units at once, and no more than fit: each is taken to need the largest peak seen so far.
-
-    Before any unit has finished nothing is known, and nothing bounds them but `workers`. A process that died takes one
-    worker with it, because the likeliest cause is that they were too many.
-    """
-
-    workers: int
-    peak: int = 0
-
-    def measured(self, peak: int) -> None:
-        """A unit took so many bytes."""
-        self.peak = max(self.peak, peak)
-
-    def died(self) -> None:
-        """A worker was lost; one at least remains."""
-        self.workers = max(1, self.workers - 1)
-
-    def allows(self, held: int, free: int | None) -> int:
-        """Units that may run at once, one at least, when those that run hold `held` bytes and `free` are left."""
-        if free is None or self.peak == 0:
-            return self.workers
-        return max(1, min(self.workers, int((held + free) * (1 - SPARE)) // self.peak))
 
 
 def free_bytes(system: Path = Path("/")) -> int | None:
@@ -145,11 +118,17 @@ def begun() -> Worker:
 
 @dataclass
 class Pool:
-    """At most `room.workers` processes; `say` hears what a person should know, `on_progress(unit)` how far each is."""
+    """At most `most` processes; `say` hears what a person should know, `on_progress(unit)` how far each is.
 
-    room: Room
+    No more run at once than fit into memory: each unit is taken to need the largest `peak` seen so far. Before any has
+    finished nothing is known, and nothing bounds them but `most`. A process that died takes one of `most` with it,
+    because the likeliest cause is that they were too many.
+    """
+
+    most: int
     on_progress: Callable[[Unit], OnProgress]
     say: Callable[[str], None]
+    peak: int = 0  # bytes
     start: Callable[[], Worker] = begun
     free: Callable[[], int | None] = free_bytes
     workers: list[Worker] = field(default_factory=list)
@@ -165,7 +144,7 @@ class Pool:
                 self._hand_out(left)
                 busy = {worker.pipe: worker for worker in self.workers if worker.unit}
                 for pipe in wait(list(busy)):
-                    finished = self._heard(busy[pipe], left)  # type: ignore[index]
+                    finished = self._receive(busy[pipe], left)  # type: ignore[index]
                     if finished is not None:
                         yield finished
         finally:
@@ -183,21 +162,27 @@ class Pool:
                 self.workers.append(idle)
             idle.unit = left.popleft()
             idle.on_progress = self.on_progress(idle.unit)
-            with contextlib.suppress(OSError):  # it died while idle: `_heard` will see the end of its pipe
+            with contextlib.suppress(OSError):  # it died while idle: `_receive` will see the end of its pipe
                 idle.pipe.send(idle.unit)
             busy += 1
 
     def _allowed(self) -> int:
         free = self.free()
         held = sum(held_bytes(worker.process.pid or 0) for worker in self.workers)
-        allowed = self.room.allows(held, free)
-        if allowed < min(self.fewest, self.room.workers) and free is not None:  # said when it gets worse, not each time
+        allowed = self.fitting(held, free)
+        if allowed < min(self.fewest, self.most) and free is not None:  # said when it gets worse, not each time
             self.fewest = allowed
-            gigabytes = f"{self.room.peak / 2**30:.2f} GB at its peak, {(held + free) / 2**30:.2f} GB are to be had"
-            self.say(f"{allowed} of {self.room.workers} workers at once: a unit takes {gigabytes}.")
+            gigabytes = f"{self.peak / 2**30:.2f} GB at its peak, {(held + free) / 2**30:.2f} GB are to be had"
+            self.say(f"{allowed} of {self.most} workers at once: a unit takes {gigabytes}.")
         return allowed
 
-    def _heard(self, worker: Worker, left: deque[Unit]) -> Unit | None:
+    def fitting(self, held: int, free: int | None) -> int:
+        """Units that may run at once, one at least, when those that run hold `held` bytes and `free` are left."""
+        if free is None or self.peak == 0:
+            return self.most
+        return max(1, min(self.most, int((held + free) * (1 - SPARE)) // self.peak))
+
+    def _receive(self, worker: Worker, left: deque[Unit]) -> Unit | None:
         """One message of a worker; the unit, if it is finished."""
         assert worker.unit is not None, "only workers with a unit are listened to"
         try:
@@ -210,7 +195,7 @@ class Pool:
         elif kind == "raised":
             raise said[0]
         elif kind == "done":
-            self.room.measured(said[0])
+            self.peak = max(self.peak, said[0])
             unit, worker.unit = worker.unit, None
             return unit
         return None
@@ -221,11 +206,11 @@ class Pool:
         assert unit is not None, "an idle worker is not listened to"
         worker.process.join()
         self.workers.remove(worker)
-        self.room.died()
+        self.most = max(1, self.most - 1)
         self.deaths[unit.path] = self.deaths.get(unit.path, 0) + 1
         how = _ending(worker.process.exitcode)
         if self.deaths[unit.path] < TRIES:
-            self.say(f"The process of {unit} {how}; it is tried once more, with {self.room.workers} at once.")
+            self.say(f"The process of {unit} {how}; it is tried once more, with {self.most} at once.")
             left.append(unit)
         else:
             self.lost.append(f"The process of {unit} {how}, {TRIES} times.")

@@ -1,18 +1,27 @@
-"""What there is to run: the units of an experiment, and which of them are finished already.
+"""What there is to run: the units of an experiment, or of a grid of settings, and which are finished already.
 
 A unit is (configuration, seed); its Record lies at `OUT/NAME/ID.json`, where the id is known before it runs and the
 name is that of the experiment it was made for: a figure that shows the runs of a table finds them there. A Record that
 is there and whole is never run again.
+
+A grid is searched on validation data alone; the winner then runs on the test set. An experiment can be searched if it
+says how a unit is validated and scored (`Validated`). Each unit of a seed, such as a method, is searched for itself: of
+the settings that the grid gives it the one with the best mean score over the seeds is taken, of equals the first. One
+that the grid leaves as it is, such as a method without the field, has nothing to choose. Records of the search lie in
+`OUT/NAME/search`, where no table takes them for results, and the Record of a winner carries all that was tried under
+`details["search"]`.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from statistics import fmean
+from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
 
 from vestige.continual.record import Record
 from vestige.core import InputError, StoreError, checks
@@ -30,10 +39,8 @@ class Unit:
     path: Path
     command: str  # the words after `vestige` that run it
     label: str = ""  # what sets it apart from the other units of its seed
-    device: str | None = dataclasses.field(default=None, compare=False)  # that it is to compute on; None: the best
-    details: dict[str, Any] = dataclasses.field(
-        default_factory=dict, compare=False
-    )  # what its Record is to say besides
+    device: str | None = field(default=None, compare=False)  # that it is to compute on; None: the best
+    details: dict[str, Any] = field(default_factory=dict, compare=False)  # what its Record is to say besides
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.experiment, self.label, f"seed {self.seed}")))
@@ -79,34 +86,27 @@ def units_of(
     experiment: Experiment[Any], arms: Sequence[Any], seeds: Sequence[int], out: str | Path, command: str
 ) -> list[Unit]:
     """A unit for each seed and arm; what is told apart in a label are the fields in which the arms differ."""
-    names = [f.name for f in dataclasses.fields(arms[0])] if arms else []
+    names = [f.name for f in fields(arms[0])] if arms else []
     differ = [name for name in names if any(getattr(arm, name) != getattr(arms[0], name) for arm in arms)]
 
     def label(arm: Any) -> str:  # noqa: ANN401
         return ", ".join(f"{name}={getattr(arm, name)}" for name in differ if getattr(arm, name) is not None)
 
-    def path(arm: Any, seed: int) -> Path:  # noqa: ANN401
-        return home(experiment, arm, out) / f"{experiment.unit_id(arm, seed)}.json"
+    def path(arm: Any, seed: int) -> Path:  # noqa: ANN401 - in the folder of the experiment that it names
+        return Path(out) / experiment.config(arm)["experiment"] / f"{experiment.unit_id(arm, seed)}.json"
 
     return [Unit(experiment.name, arm, seed, path(arm, seed), command, label(arm)) for seed in seeds for arm in arms]
-
-
-def home(experiment: Experiment[Any], config: Any, out: str | Path) -> Path:  # noqa: ANN401
-    """The folder of a unit's Record: that of the experiment which its configuration names."""
-    return Path(out) / experiment.config(config)["experiment"]
 
 
 def configured(experiment: Experiment[Any], preset: str, overrides: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """The preset's configuration with some fields replaced; a field or a type that does not fit is refused."""
     config = experiment.presets[checks.one_of(preset, PRESETS, "preset", "vestige run")]
-    known = [f.name for f in dataclasses.fields(config)]
-    for field in overrides:
-        checks.one_of(field, known, "set", experiment.name)
+    known = [f.name for f in fields(config)]
+    for name in overrides:
+        checks.one_of(name, known, "set", experiment.name)
     hints = get_type_hints(type(config))
-    fitted = {
-        field: _fit(value, hints[field], f"{experiment.name} --set {field}") for field, value in overrides.items()
-    }
-    return dataclasses.replace(config, **fitted)
+    fitted = {name: _fit(value, hints[name], f"{experiment.name} --set {name}") for name, value in overrides.items()}
+    return replace(config, **fitted)
 
 
 def parse(text: str) -> Any:  # noqa: ANN401 - whatever JSON says
@@ -137,3 +137,102 @@ def _fit(value: Any, hint: Any, what: str) -> Any:  # noqa: ANN401
             return value
     wanted = " or ".join(str(getattr(kind, "__name__", kind)) for kind in kinds)
     raise InputError(f"The value of {what} must be {wanted}. Got {value!r} instead.")
+
+
+@runtime_checkable
+class Validated(Protocol):
+    """What an experiment says if its settings may be searched."""
+
+    def validation(self, config: Any) -> Any:  # noqa: ANN401
+        """The unit that tests on data held out from training in place of the test set."""
+
+    def score(self, record: Record) -> float:
+        """What is searched for, from such a unit's Record; higher is better."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """The settings of each arm: `tried[arm][point]`; arms that the grid does not change have one."""
+
+    experiment: Experiment[Any]
+    judge: Validated  # the experiment, which says how its units are validated
+    points: list[dict[str, Any]]  # a value for each field of the grid
+    tried: list[list[Any]]
+    seeds: int
+    out: Path
+    command: str
+
+    def units(self) -> list[Unit]:
+        """What is to be run on validation data: every setting of an arm that has a choice."""
+        settings = [self.judge.validation(s) for arm in self.tried if len(arm) > 1 for s in arm]
+        units = units_of(self.experiment, list(dict.fromkeys(settings)), range(self.seeds), self.out, self.command)
+        return [replace(unit, path=unit.path.parent / "search" / unit.path.name) for unit in units]
+
+    def winners(self, records: Sequence[Record]) -> list[Unit]:
+        """The units on the test set, each with the setting that won and all that was tried for it."""
+        found = {(json.dumps(record.config), record.seed): record for record in records}
+        chosen, details = [], []
+        for arm in self.tried:
+            tried: list[dict[str, Any]] = []
+            for point, setting in zip(self.points, arm if len(arm) > 1 else [], strict=False):
+                key = json.dumps(self.experiment.config(self.judge.validation(setting)))
+                mine = [found[key, seed] for seed in range(self.seeds)]
+                scores = [self.judge.score(record) for record in mine]
+                tried.append({"set": point, "scores": scores, "records": [record.id for record in mine]})
+            means = [_mean(entry["scores"]) for entry in tried] or [0.0]
+            best = means.index(max(means))
+            chosen.append(arm[best])
+            note = {"on": "validation data", "chosen": self.points[best], "tried": tried}
+            details.append({"search": note} if tried else {})
+        units = units_of(self.experiment, chosen, range(self.seeds), self.out, self.command)
+        return [replace(unit, details=own) for unit, own in zip(units, details * self.seeds, strict=True)]
+
+
+def search(
+    name: str,
+    out: str | Path,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    preset: str = "laptop",
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Search:
+    """The search of `grid`, fields to values, for experiment `name`; several fields give their product."""
+    experiment = EXPERIMENTS[checks.one_of(name, EXPERIMENTS, "name", "vestige run")]
+    judge = _validated(experiment)
+    both = sorted(set(grid) & set(overrides or {}))
+    if both:
+        raise InputError(f"The 'grid' of vestige run must name fields that are not 'set' too. Got {both[0]} instead.")
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    if not points:
+        raise InputError("The 'grid' of vestige run must give each field a value. Got none instead.")
+    table = [arms_and_seeds(experiment, preset, seeds, {**(overrides or {}), **point}) for point in points]
+    count = table[0][1]
+    if len({len(arms) for arms, _ in table}) > 1:
+        raise InputError(
+            f"The 'grid' of vestige run must leave {name} its units. Got fields that change how many there are instead."
+        )
+    tried = [list(column) for column in zip(*(arms for arms, _ in table), strict=True)]
+    tried = [arm if any(setting != arm[0] for setting in arm) else arm[:1] for arm in tried]
+    if all(len(arm) == 1 for arm in tried):
+        raise InputError(f"The 'grid' of vestige run must change a unit of {name}. Got {', '.join(grid)} instead.")
+    words = "".join(f" --grid {key}={','.join(map(json.dumps, values))}" for key, values in grid.items())
+    command = command_of(name, preset, count, overrides or {}) + words
+    found = Search(experiment, judge, points, tried, count, Path(out), command)
+    found.units()  # what cannot be validated is refused here, before anything runs
+    return found
+
+
+def _mean(scores: Sequence[float]) -> float:
+    """A setting one of whose scores is not a number cannot win."""
+    return -math.inf if any(math.isnan(score) for score in scores) else fmean(scores)
+
+
+def _validated(experiment: Experiment[Any]) -> Validated:
+    if not isinstance(experiment, Validated):
+        able = ", ".join(name for name, e in EXPERIMENTS.items() if isinstance(e, Validated)) or "none"
+        raise InputError(
+            f"The 'grid' of vestige run must be for an experiment with a validation score: {able}. "
+            f"Got {experiment.name} instead, which could only be searched on its test data."
+        )
+    return experiment

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import UserDict
 from collections.abc import Mapping
+from functools import cached_property
 from importlib import metadata
 from typing import Any
 
@@ -27,19 +28,12 @@ class Experiments(UserDict[str, Experiment[Any]]):
     """Name -> experiment, filled from the entry points of GROUP when it is first looked at."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._found: dict[str, Experiment[Any]] | None = None
+        """That of UserDict would fill in an empty dict."""
 
-    @property
-    def data(self) -> dict[str, Experiment[Any]]:
+    @cached_property
+    def data(self) -> dict[str, Experiment[Any]]:  # type: ignore[override]
         """What is registered."""
-        if self._found is None:
-            self._found = registered()
-        return self._found
-
-    @data.setter
-    def data(self, value: dict[str, Experiment[Any]]) -> None:  # UserDict starts with an empty one
-        self._found = value or None
+        return registered()
 
 
 def registered() -> dict[str, Experiment[Any]]:

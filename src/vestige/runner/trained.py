@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from vestige.continual import protocol
@@ -50,10 +49,6 @@ class Trained(Experiment[S]):
     def parts(self, config: S, seed: int) -> tuple[Stream, Learner]:
         """The stream of a unit, and the learner that will be trained on it."""
 
-    def unit_name(self, config: S) -> str:
-        """A unit by its name, for a progress bar."""
-        return str(getattr(config, "row", self.name))
-
     def options(self, config: S) -> dict[str, Any]:
         """What the protocol is told besides."""
         return {}
@@ -64,8 +59,9 @@ class Trained(Experiment[S]):
 
     def run(self, config: S, seed: int, on_progress: OnProgress) -> Record:
         """Train on every task in turn, test on all of them after each."""
-        assert config.epochs is not None, f"{self.name} leaves the epochs of {self.unit_name(config)} open"
-        assert config.batch_size is not None, f"{self.name} leaves the batches of {self.unit_name(config)} open"
+        name = getattr(config, "row", self.name)  # of the unit, for a progress bar
+        assert config.epochs is not None, f"{self.name} leaves the epochs of {name} open"
+        assert config.batch_size is not None, f"{self.name} leaves the batches of {name} open"
         stream, learner = self.parts(config, seed)
         found = protocol.run(
             stream,
@@ -73,7 +69,7 @@ class Trained(Experiment[S]):
             seed=seed,
             epochs=config.epochs,
             batch_size=config.batch_size,
-            on_progress=lambda p: on_progress(p.done / p.total, f"{self.unit_name(config)}, task {p.task + 1}"),
+            on_progress=lambda p: on_progress(p.done / p.total, f"{name}, task {p.task + 1}"),
             **self.options(config),
         )
         return self.adopt(found, config)
@@ -97,30 +93,15 @@ class OnHeldOutRows:
         return 100 * matrix.average_accuracy(record.R)
 
 
-@dataclass(frozen=True)
-class TrainedArm:
-    """One arm of an experiment, ready to be audited; nothing is loaded or built before `parts` is called."""
-
-    label: str
-    parts: Callable[[], tuple[Stream, Learner]]
-    epochs: int
-    batch_size: int
-
-
-def evaluations(experiment: Experiment[Any], preset: str, seed: int) -> list[TrainedArm]:
-    """Every arm of `experiment` at `preset`; an experiment without streams of tasks is refused."""
+def labelled_arms(experiment: Experiment[Any], preset: str) -> tuple[Trained[Any], dict[str, Any]]:
+    """`experiment`, and its arms at `preset` by label, for an audit; one without streams of tasks is refused."""
     if not isinstance(experiment, Trained):
         raise InputError(
             f"The 'experiment' of vestige audit must train learners on a stream of tasks. Got {experiment.name} "
             f"({experiment.item}), which has none, instead."
         )
-
-    def made(arm: Any) -> Callable[[], tuple[Stream, Learner]]:  # noqa: ANN401
-        return lambda: experiment.parts(arm, seed)
-
     arms = list(experiment.arms(experiment.presets[preset]))
-    names = labels(arms, experiment.name)
-    return [TrainedArm(name, made(arm), arm.epochs, arm.batch_size) for name, arm in zip(names, arms, strict=True)]
+    return experiment, dict(zip(labels(arms, experiment.name), arms, strict=True))
 
 
 def labels(arms: Sequence[Any], alone: str) -> list[str]:
