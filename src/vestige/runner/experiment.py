@@ -95,6 +95,11 @@ class Experiment(ABC, Generic[C]):
     uses: ClassVar[tuple[type, ...]] = ()  # classes whose versions count, whatever is configured
     devices: ClassVar[tuple[str, ...]] = ("cpu",)  # that units can compute on, best first
 
+    @property
+    def what(self) -> str:
+        """What it is, in a line."""
+        return (type(self).__doc__ or "").partition("\n")[0]
+
     def computes_on(self, config: C) -> tuple[str, ...]:
         """The devices that this unit can compute on, best first."""
         return self.devices

@@ -6,7 +6,7 @@ import torch
 
 from runner.report.planted import bare
 from vestige.continual.record import Record
-from vestige.runner.report.arms import Arm, arms, flatten, labels
+from vestige.runner.report.reading import Arm, arms, flatten, labels
 
 
 def test_seeds_make_no_arms_and_names_come_in_order():

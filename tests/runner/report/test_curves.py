@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from runner.report.planted import bare, matrix
-from vestige.runner.report.arms import arms
 from vestige.runner.report.matrices import LINES_A_PICTURE, MOST_PICTURES, curves, plane
+from vestige.runner.report.reading import arms
 from vestige.show import Picture, Table
 
 

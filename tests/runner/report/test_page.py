@@ -12,9 +12,8 @@ from vestige import runner
 from vestige.core.errors import InputError
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report import gather, report, write
-from vestige.runner.report.page import conclusion
+from vestige.runner.report.page import conclusion, exhibits, slug
 from vestige.runner.report.reading import groups
-from vestige.runner.report.writing import exhibits, slug
 from vestige.show import Heading, Heat, Page, Picture, Table, curves, encode
 
 

@@ -9,7 +9,7 @@ from runner.report.planted import HOSTILE, bare
 from vestige import runner
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report import gather, groups, page_of, volumes, write_site
-from vestige.runner.report.writing import index_page, page_names
+from vestige.runner.report.page import index_page, page_names
 
 
 def links(text):

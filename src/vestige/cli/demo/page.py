@@ -5,8 +5,8 @@ from __future__ import annotations
 from vestige import show as drawing
 from vestige.cli.demo.jobs import LEARNERS, REFERENCE, DemoResult
 from vestige.continual.audit import QUESTIONS
-from vestige.runner.report.arms import Arm
 from vestige.runner.report.matrices import ROWS, heat
+from vestige.runner.report.reading import Arm
 from vestige.show import Heat, Page, Part, Picture, Table, Verbatim
 
 LEAD = (

@@ -17,9 +17,9 @@ from vestige.continual.record import Record
 from vestige.core import InputError
 from vestige.runner.experiment import LEVEL, Gap, Line, line
 from vestige.runner.registry import EXPERIMENTS
-from vestige.runner.report.arms import Arm, arms
 from vestige.runner.report.matrices import MOST_MATRICES, SYMBOLS, averages, better, declared, summed, task_names
-from vestige.runner.report.origin import origin
+from vestige.runner.report.reading import Arm, arms
+from vestige.runner.report.sections import origin
 from vestige.show import Heading, Heat, Page, Part, Table
 
 # (arm, quantity) -> seed -> value

@@ -20,7 +20,7 @@ from vestige.continual.generation.summary import LARGER_IS_BETTER
 from vestige.continual.record import Record
 from vestige.metrics.matrix import MatrixSummary, summary
 from vestige.runner.experiment import Line
-from vestige.runner.report.arms import Arm
+from vestige.runner.report.reading import Arm
 from vestige.show import Heat, Part, Picture, Table
 
 HEADS = ("single", "multi")
@@ -74,25 +74,22 @@ def heads(arms: Sequence[Arm]) -> list[tuple[Arm, str]]:
     return [*((arm, arm.first.head) for arm in declared(arms)), *((arm, head) for arm, head in others if arm)]
 
 
-def summary_table(arms: Sequence[Arm]) -> Table | None:
+def summary_table(arms: Sequence[Arm]) -> list[Table]:
     """A row for each arm and head."""
     rows = [(arm, head, final(arm, head)) for arm, head in heads(arms)]
     names = [name for name in SYMBOLS if any(name in found for *_, found in rows)]
     if not names:
-        return None
+        return []
     unsure = {name for name in names if any(found[name].se is not None for *_, found in rows if name in found)}
-    told: list[tuple[str | float | int | None, ...]] = []
-    for arm, head, found in rows:
-        cells: list[float | None] = []
-        for name in names:
-            line = found.get(name)
-            cells += [None if line is None else line.ours]
-            cells += [None if line is None else line.se] if name in unsure else []
-        told.append((arm.label, head, *cells, len(arm.records)))
-    quantities = [word for name in names for word in (SYMBOLS[name], *(["se"] if name in unsure else []))]
+    columns = [(name, part) for name in names for part in ("ours", "se") if part == "ours" or name in unsure]
+    told = [
+        (arm.label, head, *(getattr(found.get(name), part, None) for name, part in columns), len(arm.records))
+        for arm, head, found in rows
+    ]
+    quantities = [SYMBOLS[name] if part == "ours" else part for name, part in columns]
     note = "; ".join(f"{SYMBOLS[name]} {name.replace('_', ' ')}" for name in names)
     note += "; se: standard error over seeds." if unsure else "."
-    return Table("After the last task", ("method", "head", *quantities, "seeds"), told, note)
+    return [Table("After the last task", ("method", "head", *quantities, "seeds"), told, note)]
 
 
 def heat(arm: Arm, head: str) -> Heat:

@@ -1,23 +1,30 @@
-"""Records from files and folders, put together by what they are runs of.
+"""Records from files and folders, put together by what they are runs of: in groups, and each group in arms.
 
 A group is what one section of a report is about: the runs of one experiment under one setting (two presets are two
 groups, and so are two versions, for their numbers must not be averaged), or bare runs of the protocol on one stream. A
-figure that shows the runs of a table makes a group of its own, with those runs of the table that it asks for.
+figure that shows the runs of a table makes a group of its own, with those runs of the table that it asks for. The arms
+of a group are Records that differ in the seed alone, named by what sets them apart from the other arms.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
 from vestige.continual.record import Record, latest, load_all, save_all
 from vestige.core import InputError
 from vestige.runner.claims import Verdict
-from vestige.runner.experiment import PRESETS, Experiment
+from vestige.runner.experiment import PRESETS, Experiment, Line, grouped, line
 from vestige.runner.registry import EXPERIMENTS
 
 # How a file that is a Record begins; other JSON in a folder is not ours to judge.
@@ -25,6 +32,10 @@ MARK = re.compile(rb'\s*\{\s*"format":\s*"vestige/record"')
 MARK_BYTES = 80
 # Where a search on validation data leaves its Records, which are no results.
 SEARCH = "search"
+# Parts of a configuration that follow from the seed and set no arm apart.
+BY_SEED = ("seed", "digest", "reference")
+# Fields that name an arm by their value alone, and come first.
+NAMING = ("row", "method", "learner.method")
 
 
 @dataclass(frozen=True)
@@ -67,11 +78,11 @@ def gather(paths: Iterable[str | Path]) -> list[Record]:
 
 def pack(records: Iterable[Record], folder: str | Path) -> list[Path]:
     """Add Records of experiments to FOLDER/NAME.jsonl, in place of earlier versions; bare runs are refused."""
-    homes: dict[str, list[Record]] = {}
-    for found in records:
-        if "experiment" not in found.config:
-            raise InputError(f"What is packed must be Records of experiments. Got the run {found.id} instead.")
-        homes.setdefault(found.config["experiment"], []).append(found)
+    records = list(records)
+    bare = [record for record in records if "experiment" not in record.config]
+    if bare:
+        raise InputError(f"What is packed must be Records of experiments. Got the run {bare[0].id} instead.")
+    homes = grouped(records, lambda record: str(record.config["experiment"]))
     return [save_all(own, Path(folder) / f"{name}.jsonl") for name, own in sorted(homes.items())]
 
 
@@ -85,10 +96,7 @@ def groups(records: Sequence[Record]) -> list[Group]:
             words = words if len(settings) > 1 else ", ".join(_edition(runs[0]))
             more = f" ({words})" if words else ""
             found.append(Group(f"{name}: {experiment.item}{more}", tuple(runs), experiment, borrowed=not own))
-    others: dict[str, list[Record]] = {}
-    for record in records:
-        if record.config.get("experiment") not in EXPERIMENTS:
-            others.setdefault(subject(record), []).append(record)
+    others = grouped((r for r in records if r.config.get("experiment") not in EXPERIMENTS), subject)
     return [*found, *(Group(name, tuple(runs)) for name, runs in sorted(others.items()))]
 
 
@@ -137,10 +145,14 @@ def setting(record: Record) -> str:
     return ", ".join([*([f"preset {preset[1]}"] if preset else []), *_edition(record), *changes])
 
 
+def edition(record: Record) -> str:
+    """What is said of a Record's version."""
+    return record.edition if record.first_edition else f"version {record.edition}"
+
+
 def _edition(record: Record) -> list[str]:
-    """What is said of a Record's version, unless it is 1."""
-    said = record.edition
-    return [said if record.first_edition else f"version {said}"] if said != "1" else []
+    """The same, unless it is 1."""
+    return [] if record.edition == "1" else [edition(record)]
 
 
 def subject(record: Record) -> str:
@@ -157,3 +169,82 @@ def subject(record: Record) -> str:
 def _is_record(file: Path) -> bool:
     with file.open("rb") as stream:
         return MARK.match(stream.read(MARK_BYTES)) is not None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The Records of one configuration, by seed."""
+
+    label: str
+    records: tuple[Record, ...]
+
+    @property
+    def first(self) -> Record:
+        """The Record of the smallest seed, for what all seeds share."""
+        return self.records[0]
+
+    def mean(self, pick: Callable[[Record], Tensor]) -> tuple[Float64[Tensor, "..."], Float64[Tensor, "..."]]:
+        """Mean over seeds and its standard error, cell by cell; NaN where it was not measured, or measured once."""
+        stacked = torch.stack([pick(record).double() for record in self.records])
+        known = (~stacked.isnan()).sum(0)
+        middle = stacked.nanmean(0)
+        spread = ((stacked - middle) ** 2).nansum(0) / (known - 1)  # 0/0 with one seed: NaN
+        return middle, (spread / known).sqrt().where(known > 1, math.nan)
+
+    def line(self, quantity: str, values: Iterable[float | None]) -> Line:
+        """Mean and standard error of one number a seed."""
+        return line(self.label, quantity, [math.nan if v is None else float(v) for v in values])
+
+
+def arms(records: Sequence[Record], order: Sequence[dict[str, Any]] = ()) -> list[Arm]:
+    """Records by configuration: in the order of the configurations in `order`, then by name."""
+    found = grouped(sorted(records, key=lambda record: record.seed), lambda record: _key(record.config))
+    names = dict(zip(found, labels([runs[0].config for runs in found.values()]), strict=True))
+    known = {_key(config): i for i, config in enumerate(order)}
+    keys = sorted(found, key=lambda key: (known.get(key, len(known)), names[key]))
+    return [Arm(names[key], tuple(found[key])) for key in keys]
+
+
+def labels(configs: Sequence[dict[str, Any]]) -> list[str]:
+    """A name for each of `configs`: the values of the fewest fields, taken in turn, that tell them all apart."""
+    flat = [flatten(config) for config in configs]
+    fields = list(dict.fromkeys(field for config in flat for field in config))
+    words = [f for f in fields if any(isinstance(config.get(f), str) for config in flat)]
+    chosen = [field for field in NAMING if field in fields][:1]
+
+    def kinds(by: Sequence[str]) -> int:
+        return len({json.dumps([config.get(field) for field in by]) for config in flat})
+
+    for field in [*(f for f in NAMING if f in fields), *words, *fields]:
+        if kinds([*chosen, field]) > kinds(chosen):
+            chosen.append(field)
+    return [_label(config, chosen) or str(config.get("experiment", "run")) for config in flat]
+
+
+def flatten(config: dict[str, Any], under: str = "") -> dict[str, Any]:
+    """Fields of a configuration by dotted name, without those that follow from the seed."""
+    out: dict[str, Any] = {}
+    for name, value in config.items():
+        if name in BY_SEED:
+            continue
+        full = f"{under}{name}"
+        out |= flatten(value, f"{full}.") if isinstance(value, dict) else {full: value}
+    return out
+
+
+def short(value: object) -> str:
+    """A value of a configuration in as few letters as it takes."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return "/".join(map(short, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def _label(config: dict[str, Any], fields: Sequence[str]) -> str:
+    told = [(f, short(config[f])) for f in fields if f in config and (f in NAMING or config[f] is not None)]
+    return ", ".join(v if f in (*NAMING, "experiment") else f"{f.rpartition('.')[2]}={v}" for f, v in told)
+
+
+def _key(config: dict[str, Any]) -> str:
+    return json.dumps(flatten(config), sort_keys=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 from vestige.continual.record import Record
 from vestige.core import InputError
 from vestige.runner.registry import EXPERIMENTS
-from vestige.runner.report.published import left_out, lines_table
-from vestige.runner.report.reading import Group, belonging, gather, setting
+from vestige.runner.report.reading import Group, belonging, edition, gather, setting
+from vestige.runner.report.sections import commands, left_out, lines_table
 
 INDEX, PAGES = "REPRODUCTIONS.md", "docs/reproductions"
 HEAD = """# Reproductions
@@ -39,7 +39,7 @@ def section(name: str, records: Sequence[Record], words: str = "") -> str:
     cut = left_out(Group(name, tuple(records), experiment))
     parts = [
         f"## {title(name, words)}",
-        (type(experiment).__doc__ or "").partition("\n")[0],
+        experiment.what,
         f"**{verdict.word}.** {verdict.why}",
         f"Rule: {experiment.rule}",
         made(records),
@@ -51,12 +51,12 @@ def section(name: str, records: Sequence[Record], words: str = "") -> str:
 
 def made(records: Sequence[Record]) -> str:
     """Command, preset, seeds and code of the Records."""
-    ran = sorted({f"`vestige {r.details['command']}`" for r in records if "command" in r.details})
+    ran = [f"`{command}`" for command in commands(records)]
     commits = sorted({r.versions["commit"] for r in records if "commit" in r.versions})
     facts = [
         *([f"Run by {', '.join(ran)}"] if ran else []),
         f"{len(records)} Records, seeds {_spans(sorted({r.seed for r in records}))}",
-        ", ".join(sorted({_edition(record) for record in records})),
+        ", ".join(sorted({edition(record) for record in records})),
         *([f"commit {', '.join(commits)}"] if commits else []),
     ]
     return f"{'; '.join(facts)}."
@@ -81,8 +81,8 @@ def summary(found: Found) -> str:
     for (name, words), records in found.items():
         experiment = EXPERIMENTS[name]
         link = f"[{name}]({PAGES}/{paper_of(name)}.md#{anchor(title(name, words))})"
-        said = {setting(record).removeprefix("preset ").replace(f", {_edition(record)}", "") for record in records}
-        preset, editions = ", ".join(sorted(said - {""})), sorted({_edition(record) for record in records})
+        said = {setting(record).removeprefix("preset ").replace(f", {edition(record)}", "") for record in records}
+        preset, editions = ", ".join(sorted(said - {""})), sorted({edition(record) for record in records})
         seeds, word = len({record.seed for record in records}), experiment.verdict(records).word
         lines.append(f"| {link} | {experiment.item} | **{word}** | {preset} | {seeds} | {', '.join(editions)} |")
     return "\n".join(lines) + "\n"
@@ -126,10 +126,6 @@ def reproductions(folder: str | Path) -> dict[str, str]:
 
 def _papers(found: Found) -> list[str]:
     return sorted({paper_of(name) for name, _ in found})
-
-
-def _edition(record: Record) -> str:
-    return record.edition if record.first_edition else f"version {record.edition}"
 
 
 def _spans(seeds: Sequence[int]) -> str:

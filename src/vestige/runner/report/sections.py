@@ -1,4 +1,7 @@
-"""What a page says beside the matrices: time and memory, how far the numbers can be trusted, uncertainty, samples.
+"""What a page says beside the matrices: measured beside published, time and memory, how far the numbers can be trusted,
+uncertainty, samples, and where the numbers come from.
+
+Published numbers, verdict, rule and figures are the experiment's own.
 
 An audit is stored in a Record as `audit`. A chain or an estimator leaves its verdicts in the details: `verdicts`, one a
 step or by name, and `refused`, name -> why. A verdict's first words, up to a colon, say how firm a value is.
@@ -13,8 +16,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_args
 
 from jaxtyping import Float64
 from torch import Tensor
@@ -23,17 +26,58 @@ from vestige import show as drawing
 from vestige.continual.audit import QUESTIONS, from_record
 from vestige.continual.record import Record
 from vestige.metrics.uncertainty import Pairs, unseen_task_roc
-from vestige.runner.experiment import Line
-from vestige.runner.report.arms import Arm
+from vestige.runner.experiment import Experiment, Line
 from vestige.runner.report.matrices import MOST_MATRICES, better, declared, final, measured, task_names
-from vestige.show import Heat, Part, Picture, Table
+from vestige.runner.report.reading import Arm, Group, flatten, setting, short
+from vestige.show import Heat, Part, Picture, Table, Verbatim
 
 MEGABYTE = 1e6
+# A configuration of this many letters or fewer stands in a table cell; a longer one is cut, the Record has it whole.
+LONGEST = 200
+
+
+def lines_table(experiment: Experiment[Any], records: Sequence[Record], *, title: str = "", note: str = "") -> Table:
+    """Measured beside published and true, where there are such."""
+    lines = experiment.lines(records)
+    given = {"truth": any(x.truth is not None for x in lines), "paper": any(x.paper is not None for x in lines)}
+    optional = [name for name, there in given.items() if there]
+    rows = [(x.label, x.quantity, *(getattr(x, name) for name in optional), x.ours, x.se, x.n) for x in lines]
+    return Table(title, ("", "quantity", *optional, "ours", "se", "seeds"), rows, note, alike="row")
+
+
+def published(group: Group) -> list[Part]:
+    """The verdict with its rule, what the preset leaves out, and the table; nothing for bare runs."""
+    experiment, records, verdict = group.experiment, group.records, group.verdict
+    if experiment is None or verdict is None:
+        return []
+    note = "se: standard error over seeds."
+    return [
+        f"Verdict: {verdict.word}, by a rule that was written before the run. {experiment.rule}",
+        *([f"Against the published setting this leaves out: {left}"] if (left := left_out(group)) else []),
+        lines_table(experiment, records, title=experiment.item, note=note),
+    ]
+
+
+def figures(group: Group) -> list[Part]:
+    """The experiment's own pictures."""
+    experiment = group.experiment
+    if experiment is None:
+        return []
+    told = f"for {experiment.item}: {experiment.what} The numbers stand in the table beside the paper's."
+    return [Picture(figure, f"{name}, {told}") for name, figure in experiment.figures(group.records).items()]
+
+
+def left_out(group: Group) -> str:
+    """What the presets of these runs leave out of the published setting."""
+    if group.experiment is None:
+        return ""
+    presets = {setting(record).partition(",")[0].removeprefix("preset ") for record in group.records}
+    return " ".join(group.experiment.cut[preset] for preset in sorted(presets & group.experiment.cut.keys()))
 
 
 def costs(arms: Sequence[Arm]) -> list[Part]:
     """Seconds, bytes, and accuracy against seconds."""
-    return [part for part in (seconds_table(arms), bytes_table(arms), *front(arms)) if part is not None]
+    return [*seconds_table(arms), *bytes_table(arms), *front(arms)]
 
 
 def seconds(arm: Arm, what: str) -> Line:
@@ -42,11 +86,11 @@ def seconds(arm: Arm, what: str) -> Line:
     return arm.line(f"{what} (s)", totals)
 
 
-def seconds_table(arms: Sequence[Arm]) -> Table | None:
+def seconds_table(arms: Sequence[Arm]) -> list[Part]:
     """Total seconds, and how those of the last task compare with those of the first."""
     kinds = list(dict.fromkeys(kind for arm in arms for kind in arm.first.seconds))
     if not kinds:
-        return None
+        return []
     rows: list[tuple[str | float | int | None, ...]] = []
     for arm in arms:
         totals = [seconds(arm, kind) for kind in kinds]
@@ -56,14 +100,14 @@ def seconds_table(arms: Sequence[Arm]) -> Table | None:
     words = {kind: kind.replace("_", " ") for kind in kinds}
     columns = ("method", *(word for kind in kinds for word in (f"{words[kind]} (s)", "se")), "last task / first")
     note = "Seconds of the whole run, in the mean over seeds. The last column is training time alone: above 1 it grew."
-    return Table("Time", columns, rows, note, alike="column")
+    return [Table("Time", columns, rows, note, alike="column")]
 
 
-def bytes_table(arms: Sequence[Arm]) -> Table | None:
+def bytes_table(arms: Sequence[Arm]) -> list[Part]:
     """What is held after the last task, and the peak."""
     kinds = list(dict.fromkeys(kind for arm in arms for kind in arm.first.bytes))
     if not kinds:
-        return None
+        return []
     rows: list[tuple[str | float, ...]] = []
     for arm in arms:
         held = [[record.bytes[kind] for record in arm.records if record.bytes.get(kind)] for kind in kinds]
@@ -71,7 +115,7 @@ def bytes_table(arms: Sequence[Arm]) -> Table | None:
         ends = [[max(b) if kind == "peak" else b[-1] for b in own] for kind, own in zip(kinds, held, strict=True)]
         rows.append((arm.label, *(arm.line("MB", own).ours / MEGABYTE for own in ends)))
     note = "Held after the last task, in the mean over seeds; peak is the largest of the process during training."
-    return Table("Memory", ("method", *(f"{kind} (MB)" for kind in kinds)), rows, note, alike="column")
+    return [Table("Memory", ("method", *(f"{kind} (MB)" for kind in kinds)), rows, note, alike="column")]
 
 
 def front(arms: Sequence[Arm]) -> list[Part]:
@@ -232,7 +276,7 @@ def grid(arm: Arm, name: str) -> Picture:
     return Picture(figure, f"{len(value)} images, {title}, seed {arm.first.seed}.", f"Seed {arm.first.seed}.")
 
 
-def scalars(arms: Sequence[Arm]) -> Table | None:
+def scalars(arms: Sequence[Arm]) -> list[Part]:
     """Values that are one number a run."""
     names = list(dict.fromkeys(n for arm in arms for n, v in arm.first.values.items() if v.ndim == 0))
     lines = [
@@ -241,4 +285,66 @@ def scalars(arms: Sequence[Arm]) -> Table | None:
         for name in names
     ]
     rows = [(x.label, x.quantity, x.ours, x.se, x.n) for x in lines if x.n]
-    return Table("Numbers", ("", "quantity", "mean", "se", "seeds"), rows, alike="row") if rows else None
+    return [Table("Numbers", ("", "quantity", "mean", "se", "seeds"), rows, alike="row")] if rows else []
+
+
+def origin(arms: Sequence[Arm]) -> list[Part]:
+    """Enough to make the same numbers again."""
+    records = [record for arm in arms for record in arm.records]
+    ran = commands(records)
+    runs = [
+        (arm.label, ", ".join(str(r.seed) for r in arm.records), ", ".join(r.id for r in arm.records)) for arm in arms
+    ]
+    python = "These runs were made from Python; the settings below give them again."
+    return [
+        Verbatim("\n".join(ran)) if ran else python,
+        Table("Runs", ("method", "seeds", "Records"), runs),
+        *searched(arms),
+        *settings(arms),
+        Table("Made by and on", ("what", "value"), made(records)),
+    ]
+
+
+def commands(records: Iterable[Record]) -> list[str]:
+    """The lines for a shell, each once."""
+    return sorted({f"vestige {r.details['command']}" for r in records if "command" in r.details})
+
+
+def searched(arms: Sequence[Arm]) -> list[Part]:
+    """Settings that were chosen on validation data, with everything that was tried."""
+    rows: list[tuple[str, str, float, str]] = []
+    for arm in arms:
+        note = arm.first.details.get("search") or {"tried": [], "chosen": None}
+        for tried in note["tried"]:
+            won = "yes" if tried["set"] == note["chosen"] else "no"
+            told = ", ".join(f"{field}={short(value)}" for field, value in tried["set"].items())
+            rows.append((arm.label, told, arm.line("score", tried["scores"]).ours, won))
+    return [Table("Searched on validation data", ("method", "tried", "mean score", "chosen"), rows)] if rows else []
+
+
+def made(records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Software and machine, with every value that occurs; the versions of the results first."""
+    facts: dict[str, list[str]] = {"version of the results": [record.edition for record in records]}
+    for record in records:
+        for name, value in [*record.versions.items(), *record.machine.items()]:
+            facts.setdefault(name, []).append(short(value))
+    return [(name, ", ".join(dict.fromkeys(values))) for name, values in facts.items()]
+
+
+def settings(arms: Sequence[Arm]) -> list[Part]:
+    """What all arms share, and what each has of its own; of runs of the protocol, what the run itself says."""
+    own = [flatten(arm.first.config) for arm in arms]
+    fields = list(dict.fromkeys(field for config in own for field in config))
+    shared = [f for f in fields if all(f in config and config[f] == own[0].get(f) for config in own)]
+    apart = [field for field in fields if field not in shared]
+    own_rows = [(arm.label, *(_cut(c[f]) if f in c else None for f in apart)) for arm, c in zip(arms, own, strict=True)]
+    tables = [
+        Table("Settings that all share", ("field", "value"), [(f, _cut(own[0][f])) for f in shared]),
+        Table("Settings of each", ("method", *apart), own_rows if apart else []),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _cut(value: object) -> str:
+    text = short(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
