@@ -94,7 +94,7 @@ class RunVerb:
         planned = [u for name in names for u in (searches[name].units() if grid else plans[name])]
         if self.ray is None:  # a cluster has devices of its own
             for unit in planned:
-                device_of(self.device, EXPERIMENTS[unit.experiment].computes_on(unit.config))
+                device_of(self.device, EXPERIMENTS[unit.experiment].devices)
         documents = []
         for name in names:
             units = searches[name].units() if grid else plans[name]

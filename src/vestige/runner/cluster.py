@@ -50,14 +50,17 @@ def run(
     *,
     resources: Resources | None = None,
     device: str | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = silent,
 ) -> Iterator[Finished]:
     """Yield each unit's Record as it comes, from the cluster at `address`; "local" starts one on this machine.
 
     `resources` replace what units ask for themselves. A unit computes on `device`, or on the best that it finds where
     it runs: a GPU if it was given one. `say` hears where the units run.
     """
-    ray = _ray()
+    try:
+        ray = import_module("ray")
+    except ImportError as error:
+        raise MissingPackage("Running on a cluster needs Ray: pip install 'vestige[cluster]'") from error
     done, left = divided(units, device)
     yield from done
     if not left:
@@ -66,9 +69,8 @@ def run(
     if ours:
         _join(ray, address)
     try:
-        if say is not None:
-            total = ray.cluster_resources()
-            say(f"Ray: {len(ray.nodes())} machines, {total.get('CPU', 0):g} CPUs, {total.get('GPU', 0):g} GPUs.")
+        total = ray.cluster_resources()
+        say(f"Ray: {len(ray.nodes())} machines, {total.get('CPU', 0):g} CPUs, {total.get('GPU', 0):g} GPUs.")
         task = ray.remote(_work)
         waiting = {}
         for unit in left:
@@ -98,10 +100,10 @@ def run(
             ray.shutdown()  # ends what still runs; files are written whole or not at all
 
 
-def _tell_of_waiting(ray: ModuleType, unit: Unit, need: Resources, say: Callable[[str], None] | None) -> None:
+def _tell_of_waiting(ray: ModuleType, unit: Unit, need: Resources, say: Callable[[str], None]) -> None:
     """Say so if no machine has now what a unit asks for: it waits for one that joins, perhaps for ever."""
     have = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    if say is not None and not any(h.get("CPU", 0) >= need.cpus and h.get("GPU", 0) >= need.gpus for h in have):
+    if not any(h.get("CPU", 0) >= need.cpus and h.get("GPU", 0) >= need.gpus for h in have):
         say(f"{unit} waits for a machine with {need.cpus:g} CPUs and {need.gpus:g} GPUs: none of the cluster has them.")
 
 
@@ -118,10 +120,3 @@ def _join(ray: ModuleType, address: str) -> None:
         ray.init(**where, include_dashboard=False, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError) as error:
         raise VestigeError(f"No Ray cluster answers at {address}: {str(error).splitlines()[0]}") from error
-
-
-def _ray() -> ModuleType:
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise MissingPackage("Running on a cluster needs Ray: pip install 'vestige[cluster]'") from error

@@ -100,10 +100,6 @@ class Experiment(ABC, Generic[C]):
         """What it is, in a line."""
         return (type(self).__doc__ or "").partition("\n")[0]
 
-    def computes_on(self, config: C) -> tuple[str, ...]:
-        """The devices that this unit can compute on, best first."""
-        return self.devices
-
     def arms(self, config: C) -> Sequence[C]:
         """The units that one seed of `config` falls into, such as a method each; by default itself."""
         return [config]

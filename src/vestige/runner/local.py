@@ -46,7 +46,7 @@ def run(
     workers: int = 0,
     device: str | None = None,
     on_progress: Callable[[Unit], OnProgress] | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = silent,
 ) -> Iterator[Finished]:
     """Yield each unit's Record as it comes: finished ones first, then the others as they finish.
 
@@ -63,7 +63,7 @@ def run(
             yield Finished(unit, run_unit(unit, listen(unit)), True)
     elif left:
         peak = max((peak_of(finished.record) for finished in done), default=0)
-        for unit in Pool(workers, listen, say or (lambda words: None), peak).run(left):
+        for unit in Pool(workers, listen, say, peak).run(left):
             yield Finished(unit, Record.load(unit.path), True)
 
 

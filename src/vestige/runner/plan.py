@@ -21,8 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
+from typing import Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
+from vestige import store
 from vestige.continual.record import Record
 from vestige.core import InputError, StoreError, checks
 from vestige.runner.experiment import PRESETS, Experiment
@@ -118,25 +119,15 @@ def parse(text: str) -> Any:  # noqa: ANN401 - whatever JSON says
 
 
 def _fit(value: Any, hint: Any, what: str) -> Any:  # noqa: ANN401
-    """`value` as the field's type has it: whole numbers serve as real ones, lists as tuples."""
+    """`value` as the field's type has it: whole numbers serve as real ones, lists and single values as tuples."""
     kinds = get_args(hint) if type(None) in get_args(hint) else (hint,)
-    for kind in kinds:
-        base = getattr(kind, "__origin__", kind)
-        if base is tuple:
-            items = value if isinstance(value, list | tuple) else [value]
-            inner = get_args(kind)[0] if get_args(kind) else object
-            return tuple(_fit(v, inner, what) for v in items)
-        if base is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        if base in (bool, int, str) and type(value) is base:
-            return value
-        if kind is type(None) and value is None:
-            return None
-        choices = get_args(kind)  # a Literal
-        if base not in (tuple, list, dict) and choices and value in choices:
-            return value
-    wanted = " or ".join(str(getattr(kind, "__name__", kind)) for kind in kinds)
-    raise InputError(f"The value of {what} must be {wanted}. Got {value!r} instead.")
+    several = any(kind is tuple or get_origin(kind) is tuple for kind in kinds)
+    listed = list(value) if isinstance(value, list | tuple) else [value] if several and value is not None else value
+    try:
+        return store.decode(hint, listed)
+    except StoreError:
+        wanted = " or ".join(str(getattr(kind, "__name__", kind)) for kind in kinds)
+        raise InputError(f"The value of {what} must be {wanted}. Got {value!r} instead.") from None
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -106,14 +107,9 @@ def labelled_arms(experiment: Experiment[Any], preset: str) -> tuple[Trained[Any
 
 def labels(arms: Sequence[Any], alone: str) -> list[str]:
     """A name for each arm: the values of the first fields that tell it from the others; `alone` if there is one."""
-    words: list[list[str]] = [[] for _ in arms]
+    words: list[tuple[str, ...]] = [()] * len(arms)
     for field in dataclasses.fields(arms[0]):
-        groups: dict[tuple[str, ...], list[int]] = {}
-        for i, said in enumerate(words):
-            groups.setdefault(tuple(said), []).append(i)
-        for members in groups.values():
-            values = [getattr(arms[i], field.name) for i in members]
-            if len(set(values)) > 1:
-                for i, value in zip(members, values, strict=True):
-                    words[i].append(str(value))
+        own = [(said, getattr(arm, field.name)) for said, arm in zip(words, arms, strict=True)]
+        counts = Counter(said for said, _ in set(own))
+        words = [(*said, str(value)) if counts[said] > 1 else said for said, value in own]
     return [", ".join(said) or alone for said in words]

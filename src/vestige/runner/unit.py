@@ -5,7 +5,7 @@ goes on from the last finished task; the folder goes when the Record is written,
 
 It computes on the device that `--device` names, or on the best that is there: within `torch.device(...)`, where
 tensors, networks and draws are made and tasks are handed out; on the CPU, the default of torch, nothing is put around
-it. Which devices a unit can compute on, best first, is said by its experiment (`computes_on`): all, where a learner is
+it. Which devices a unit can compute on, best first, is said by its experiment (`devices`): all, where a learner is
 trained on a stream of tasks, with a generator or without; the CPU alone for chains and ratios, which are in float64 and
 use scipy. A device that is absent, or that a unit cannot use, is refused.
 
@@ -73,7 +73,7 @@ def run_unit(unit: Unit, on_progress: OnProgress) -> Record:
             "version is installed here. Start the command again, with one version everywhere."
         )
     folder = _borders(unit)
-    device = device_of(unit.device, experiment.computes_on(unit.config))
+    device = device_of(unit.device, experiment.devices)
     with warnings.catch_warnings(), checkpoint.kept_in(folder), computing_on(device):
         # What a run has to say about its estimates stands in the Record; a thousand runs would bury it here.
         warnings.simplefilter("ignore", VestigeWarning)
@@ -120,7 +120,7 @@ def _borders(unit: Unit) -> Path:
     return unit.path.with_suffix(".checkpoint")
 
 
-def silent(share: float, words: str) -> None:
+def silent(*said: object) -> None:
     """Where nobody listens."""
 
 

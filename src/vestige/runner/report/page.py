@@ -42,6 +42,7 @@ from vestige.runner.report.sections import (
     scalars,
     uncertainty,
 )
+from vestige.runner.unit import silent
 from vestige.show import Heading, Heat, Link, Page, Part, Picture, Table, quadrant
 from vestige.store import write_bytes
 
@@ -49,16 +50,17 @@ FIGURES, TABLES = "figures", "tables"
 KINDS = ("png", "pdf", "svg")
 LONGEST_NAME = 60
 INDEX = "index"
-WORDS = {"reproduced": "came out", "partly": "came out in part", "not": "did not come out"}
+WORDS = {
+    "reproduced": "What was published came out.",
+    "partly": "What was published came out in part.",
+    "not": "What was published did not come out.",
+}
 
 
 def conclusion(group: Group) -> str:
     """A sentence or two."""
     if (verdict := group.verdict) is not None:
-        judged = (
-            f"What was published {WORDS[verdict.word]}." if verdict.word in WORDS else "There was no rule to check."
-        )
-        return f"{judged} {verdict.why}"
+        return f"{WORDS.get(verdict.word, 'There was no rule to check.')} {verdict.why}"
     found = [(arm, final(arm, arm.first.head)) for arm in declared(arms(group.records))]
     known = [(arm, lines) for arm, lines in found if "average" in lines]
     if not known:
@@ -198,10 +200,6 @@ class Written:
     tables: tuple[Path, ...]
 
 
-def nothing(words: str) -> None:
-    """Hears what is being written, and does nothing."""
-
-
 def place(out: str | Path) -> tuple[Path, Path]:
     """The page and the folder of an OUT: OUT/index.html in OUT, or NAME.html with NAME."""
     out = Path(out)
@@ -209,7 +207,7 @@ def place(out: str | Path) -> tuple[Path, Path]:
     return (out, out.with_suffix("")) if named else (out / "index.html", out)
 
 
-def write(page: Page, out: str | Path, *, files: bool = True, on_progress: Callable[[str], None] = nothing) -> Written:
+def write(page: Page, out: str | Path, *, files: bool = True, on_progress: Callable[[str], None] = silent) -> Written:
     """`page` as OUT/index.html, its pictures and tables beside it; an OUT of NAME.html puts those into NAME.
 
     Without `files` the page is all that is written, in a fraction of the time. `on_progress` is told the name of each
@@ -280,7 +278,7 @@ def write_site(
     out: str | Path,
     *,
     files: bool = False,
-    on_progress: Callable[[str], None] = nothing,
+    on_progress: Callable[[str], None] = silent,
 ) -> Site:
     """A page for each of `volumes` (`reading.volumes`) and the index, at OUT/index.html or at an OUT of NAME.html.
 

@@ -51,7 +51,7 @@ def section(name: str, records: Sequence[Record], words: str = "") -> str:
 
 def made(records: Sequence[Record]) -> str:
     """Command, preset, seeds and code of the Records."""
-    ran = [f"`{command}`" for command in commands(records)]
+    ran = sorted(f"`{command}`" for command in commands(records))
     commits = sorted({r.versions["commit"] for r in records if "commit" in r.versions})
     facts = [
         *([f"Run by {', '.join(ran)}"] if ran else []),
