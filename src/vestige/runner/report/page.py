@@ -302,10 +302,9 @@ def index_page(volumes: Mapping[str, Sequence[Group]], addresses: Mapping[str, s
     found = [group for own in volumes.values() for group in own]
     rows = []
     for group in found:
-        seeds = len({record.seed for record in group.records})
         several = group.title.partition(item(group))[2].strip() if len(volumes[group.name]) > 1 else ""
         name = Link(f"{group.name} {several}".strip(), addresses[group.name])
-        rows.append((name, item(group), word(group), seeds, len(group.records), conclusion(group)))
+        rows.append((name, item(group), word(group), len(group.seeds), len(group.records), conclusion(group)))
     columns = ("runs", "item", "verdict", "seeds", "Records", "in words")
     return Page("Runs", overall(found)).section("What came out", Table("Every experiment", columns, rows))
 

@@ -52,6 +52,11 @@ class Group:
         """Of the experiment, or what bare runs were made on."""
         return self.title if self.experiment is None else self.title.partition(":")[0]
 
+    @property
+    def seeds(self) -> list[int]:
+        """Each once."""
+        return sorted({record.seed for record in self.records})
+
     @cached_property
     def verdict(self) -> Verdict | None:
         """The experiment's rule, applied once; bare runs have none."""

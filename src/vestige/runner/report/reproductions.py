@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vestige.continual.record import Record
 from vestige.core import InputError
@@ -19,34 +21,58 @@ from vestige.runner.report.reading import Group, belonging, edition, gather, set
 from vestige.runner.report.sections import commands, left_out, lines_table
 
 INDEX, PAGES = "REPRODUCTIONS.md", "docs/reproductions"
-HEAD = """# Reproductions
-
-Written by `vestige report --reproductions`, from the Records in `reproductions/`. A verdict follows from the claims of
-the experiment, which were written before the run and stand on the page of its paper, with all numbers. A miss stays
-visible. *First edition*: run before results had versions; what it says was true of the code of its day.
-"""
-SEVERAL = "Numbers have a standard error over their seeds; a line that only one seed has run has none."
-ONE = "Nothing is known of how far another seed would be: read these as examples, not as findings."
-PAGE = "*se* is the standard error over seeds; a verdict follows from the rule that is printed with it."
-
-Found = Mapping[tuple[str, str], Sequence[Record]]  # (experiment, words on the setting where there are several)
 
 
-def section(name: str, records: Sequence[Record], words: str = "") -> str:
-    """One experiment; `words` are the setting, where there are several."""
-    experiment = EXPERIMENTS[name]
-    verdict = experiment.verdict(records)
-    cut = left_out(Group(name, tuple(records), experiment))
-    parts = [
-        f"## {title(name, words)}",
-        experiment.what,
-        f"**{verdict.word}.** {verdict.why}",
-        f"Rule: {experiment.rule}",
-        made(records),
-        f"Against the published setting this leaves out: {cut}" if cut else "",
-        lines_table(experiment, records).markdown(),
-    ]
-    return "\n\n".join(part for part in parts if part)
+def reproductions(folder: str | Path) -> dict[str, str]:
+    """The documents by where they belong, beside each other: the index, and a page for each paper."""
+    records = gather([folder])
+    found: list[Group] = []
+    for name, experiment in EXPERIMENTS.items():
+        settings = belonging(name, records)
+        for words, runs in settings.items():
+            more = f" ({words})" if len(settings) > 1 else ""
+            found.append(Group(f"{name}: {experiment.item}{more}", tuple(runs), experiment))
+    if not found:
+        raise InputError(f"The folder '{folder}' must hold Records of experiments. Got none instead.")
+    templates = Environment(
+        loader=PackageLoader("vestige.runner.report"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    templates.filters |= {"anchor": anchor, "editions": editions, "left_out": left_out, "made": made}
+    templates.filters |= {"paper": paper_of, "preset": preset_of}
+    templates.globals |= {"folder": PAGES, "lines_table": lines_table}
+    papers = {paper: [g for g in found if paper_of(g) == paper] for paper in sorted(set(map(paper_of, found)))}
+    several, one = ([g for g in found if (len(g.seeds) > 1) == many] for many in (True, False))
+    index, page = templates.get_template("index.md"), templates.get_template("paper.md")
+    return {INDEX: index.render(papers=papers, several=several, one=one)} | {
+        f"{PAGES}/{paper}.md": page.render(paper=paper, about=about(own[0]), groups=own)
+        for paper, own in papers.items()
+    }
+
+
+def paper_of(group: Group) -> str:
+    """What stands before the first dash of an experiment's name: its paper."""
+    return group.name.partition("-")[0]
+
+
+def about(group: Group) -> str:
+    """What the package of an experiment says of itself, in a line."""
+    package = sys.modules.get(type(group.experiment).__module__.rpartition(".")[0])
+    return (package.__doc__ or "").partition("\n")[0] if package else ""
+
+
+def preset_of(group: Group) -> str:
+    """The settings of a group, without its edition."""
+    said = {setting(r).removeprefix("preset ").replace(f", {edition(r)}", "") for r in group.records}
+    return ", ".join(sorted(said - {""}))
+
+
+def editions(records: Sequence[Record]) -> str:
+    """Every edition, once."""
+    return ", ".join(sorted({edition(record) for record in records}))
 
 
 def made(records: Sequence[Record]) -> str:
@@ -56,76 +82,15 @@ def made(records: Sequence[Record]) -> str:
     facts = [
         *([f"Run by {', '.join(ran)}"] if ran else []),
         f"{len(records)} Records, seeds {_spans(sorted({r.seed for r in records}))}",
-        ", ".join(sorted({edition(record) for record in records})),
+        editions(records),
         *([f"commit {', '.join(commits)}"] if commits else []),
     ]
     return f"{'; '.join(facts)}."
 
 
-def index(found: Found) -> str:
-    """A line for each experiment, with a link to its section; those of one seed for themselves."""
-    parts = [HEAD, "Pages: " + ", ".join(f"[{paper}]({PAGES}/{paper}.md)" for paper in _papers(found)) + ".\n"]
-    single = {key for key, records in found.items() if len({record.seed for record in records}) == 1}
-    for heading, words, keys in (
-        ("Several seeds", SEVERAL, found.keys() - single),
-        ("One seed", ONE, single),
-    ):
-        if keys:
-            parts.append(f"## {heading}\n\n{words}\n\n{summary({key: found[key] for key in found if key in keys})}")
-    return "\n".join(parts)
-
-
-def summary(found: Found) -> str:
-    """A line for each experiment."""
-    lines = ["| experiment | item | verdict | preset | seeds | edition |", "| --- | --- | --- | --- | ---: | --- |"]
-    for (name, words), records in found.items():
-        experiment = EXPERIMENTS[name]
-        link = f"[{name}]({PAGES}/{paper_of(name)}.md#{anchor(title(name, words))})"
-        said = {setting(record).removeprefix("preset ").replace(f", {edition(record)}", "") for record in records}
-        preset, editions = ", ".join(sorted(said - {""})), sorted({edition(record) for record in records})
-        seeds, word = len({record.seed for record in records}), experiment.verdict(records).word
-        lines.append(f"| {link} | {experiment.item} | **{word}** | {preset} | {seeds} | {', '.join(editions)} |")
-    return "\n".join(lines) + "\n"
-
-
-def page(paper: str, found: Found) -> str:
-    """Every experiment of a paper."""
-    own = [(name, words, records) for (name, words), records in found.items() if paper_of(name) == paper]
-    package = sys.modules.get(type(EXPERIMENTS[own[0][0]]).__module__.rpartition(".")[0])
-    about = (package.__doc__ or "").partition("\n")[0] if package else ""
-    intro = f"{about}\n\n{PAGE}" if about else PAGE
-    return "\n\n".join([f"# Reproductions: {paper}", intro, *(section(n, records, w) for n, w, records in own)]) + "\n"
-
-
-def paper_of(name: str) -> str:
-    """What stands before the first dash of an experiment's name: its paper."""
-    return name.partition("-")[0]
-
-
-def title(name: str, words: str = "") -> str:
-    """The heading of an experiment, or of one setting of it."""
-    return f"{name}: {EXPERIMENTS[name].item}" + (f" ({words})" if words else "")
-
-
 def anchor(heading: str) -> str:
     """What GitHub makes of a heading: lower case, punctuation dropped, spaces as dashes."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def reproductions(folder: str | Path) -> dict[str, str]:
-    """The documents by where they belong, beside each other: the index, and a page for each paper."""
-    records = gather([folder])
-    found: dict[tuple[str, str], list[Record]] = {}
-    for name in EXPERIMENTS:
-        settings = belonging(name, records)
-        found |= {(name, words if len(settings) > 1 else ""): runs for words, runs in settings.items()}
-    if not found:
-        raise InputError(f"The folder '{folder}' must hold Records of experiments. Got none instead.")
-    return {INDEX: index(found)} | {f"{PAGES}/{paper}.md": page(paper, found) for paper in _papers(found)}
-
-
-def _papers(found: Found) -> list[str]:
-    return sorted({paper_of(name) for name, _ in found})
 
 
 def _spans(seeds: Sequence[int]) -> str:
