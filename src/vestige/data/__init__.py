@@ -9,15 +9,9 @@ from vestige.data.stream import Declared, Stream
 from vestige.data.streams import blurred, continuous, long, overlapping, permuted, split, two_task
 from vestige.data.task import Task, TaskInfo
 
-# Every stream by name, one line each.
+# Every stream by its name.
 STREAMS: dict[str, Callable[..., Stream]] = {
-    "blurred": blurred,
-    "continuous": continuous,
-    "long": long,
-    "overlapping": overlapping,
-    "permuted": permuted,
-    "split": split,
-    "two_task": two_task,
+    make.__name__: make for make in (blurred, continuous, long, overlapping, permuted, split, two_task)
 }
 
 __all__ = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,46 +25,45 @@ GREY = ("1", "L", "LA", "I;16")
 COLOUR = ("RGB", "RGBA", "P", "PA", "CMYK", "YCbCr")
 
 
-def list_images(folder: Path) -> list[Path]:
-    """Every image file in `folder` and below it, sorted; none at all is refused."""
-    found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
-    if not found:
-        refuse_file(folder, f"a folder of images ({', '.join(ENDINGS)})", "none in it")
-    return found
+@dataclass(frozen=True)
+class ImageFolder:
+    """The images in a folder: their paths, the (height, width) of all, and whether any has colour."""
 
+    paths: list[Path]
+    size: tuple[int, int]
+    colour: bool
 
-def survey(paths: list[Path]) -> tuple[tuple[int, int], bool]:
-    """(height, width) of all images and whether any has colour, from their headers alone."""
-    size: tuple[int, int] | None = None
-    colour = False
-    for path in paths:
-        with _opened(path) as image:
-            width, height = image.size
-            if image.mode not in GREY + COLOUR:
-                refuse_file(path, "a grey or colour image", f"the mode {image.mode}")
-            colour |= image.mode in COLOUR
-        if size is None:
-            size = (height, width)
-        elif size != (height, width):
-            got = f"{height} x {width}"
-            refuse_file(path, f"an image of {size[0]} x {size[1]} pixels, like {paths[0].name}", got)
-    assert size is not None  # list_images never gives an empty list
-    return size, colour
+    @classmethod
+    def survey(cls, folder: Path) -> ImageFolder:
+        """Every image file in `folder` and below it, sorted, from their headers alone; none at all is refused."""
+        paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
+        if not paths:
+            refuse_file(folder, f"a folder of images ({', '.join(ENDINGS)})", "none in it")
+        size, colour = (0, 0), False
+        for path in paths:
+            with _opened(path) as image:
+                width, height = image.size
+                if image.mode not in GREY + COLOUR:
+                    refuse_file(path, "a grey or colour image", f"the mode {image.mode}")
+                colour |= image.mode in COLOUR
+            if path is paths[0]:
+                size = (height, width)
+            elif size != (height, width):
+                must = f"an image of {size[0]} x {size[1]} pixels, like {paths[0].name}"
+                refuse_file(path, must, f"{height} x {width}")
+        return cls(paths, size, colour)
 
+    def batches(self, rows: int, *, colour: bool) -> Iterator[Float[Tensor, "n d"]]:
+        """The images as float32 rows of height x width x channels, `rows` at a time."""
+        for start in range(0, len(self.paths), rows):
+            batch = [_pixels(path, colour=colour) for path in self.paths[start : start + rows]]
+            yield torch.from_numpy(np.stack(batch)).reshape(len(batch), -1)
 
-def image_batches(
-    paths: list[Path], size: tuple[int, int], *, colour: bool, rows: int
-) -> Iterator[Float[Tensor, "n d"]]:
-    """The images as float32 rows of height x width x channels, `rows` at a time."""
-    for start in range(0, len(paths), rows):
-        batch = [_pixels(path, colour=colour) for path in paths[start : start + rows]]
-        yield torch.from_numpy(np.stack(batch)).reshape(len(batch), -1)
-
-
-def read_images(paths: list[Path], size: tuple[int, int], *, colour: bool) -> Float[Tensor, "n d"]:
-    """All of them at once."""
-    require_memory(paths[0].parent, len(paths) * size[0] * size[1] * (3 if colour else 1), bytes_each=4)
-    return torch.cat(list(image_batches(paths, size, colour=colour, rows=1024)))
+    def read(self, *, colour: bool) -> Float[Tensor, "n d"]:
+        """All of them at once."""
+        numbers = len(self.paths) * self.size[0] * self.size[1] * (3 if colour else 1)
+        require_memory(self.paths[0].parent, numbers, bytes_each=4)
+        return torch.cat(list(self.batches(1024, colour=colour)))
 
 
 def _opened(path: Path) -> Image.Image:

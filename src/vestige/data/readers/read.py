@@ -26,7 +26,7 @@ from vestige.core import InputError, checks
 from vestige.data.readers.address import Address, locate, refuse_file, require_memory
 from vestige.data.readers.arrays import open_array
 from vestige.data.readers.columns import Column, ColumnReport, encode, floats, kind_of, plain
-from vestige.data.readers.images import image_batches, list_images, read_images, survey
+from vestige.data.readers.images import ImageFolder
 from vestige.data.readers.tables import read_table, table_batches
 
 ROWS = 65536  # of a chunk
@@ -49,44 +49,39 @@ class SampleFile:
 
 def read(where: str | os.PathLike[str], *, key: str | None = None, drop: Sequence[str] = ()) -> SampleFile:
     """The samples in a file (`FILE` or `FILE:key`) or in a folder of images. `drop` names columns of a table."""
-    at = locate(where, key)
-    _only_tables_drop(at, drop)
-    if at.kind == "array":
-        return _read_array(at)
-    if at.kind == "images":
-        return _read_folder(at, colour=None)
-    table, notes = read_table(at)
-    (x,), report = encode([table], [str(at)], drop=drop)
-    return SampleFile(x, str(at), (x.shape[1],), ColumnReport(report.columns, notes + report.notes))
+    return _read([locate(where, key)], drop)[0]
 
 
 def read_pair(
     real: str | os.PathLike[str], fake: str | os.PathLike[str], *, drop: Sequence[str] = ()
 ) -> tuple[Float[Tensor, "n_p d"], Float[Tensor, "n_q d"], ColumnReport]:
     """Two sample sets of one width, tables encoded together: `p` the real one, `q` the fake one, and the report."""
-    at = [locate(real), locate(fake)]
+    p, q = _read([locate(real), locate(fake)], drop)
+    if p.report is q.report:
+        return p.x, q.x, p.report
+    _same_samples(p, q)
+    dtype = torch.promote_types(p.x.dtype, q.x.dtype)
+    notes = [f"{p.origin}: {note}" for note in p.report.notes]
+    notes += [f"{q.origin}: {note}" for note in q.report.notes if note not in p.report.notes]
+    return p.x.to(dtype), q.x.to(dtype), ColumnReport(p.report.columns, tuple(notes))
+
+
+def _read(at: list[Address], drop: Sequence[str]) -> list[SampleFile]:
+    """The samples of each place: tables alone are encoded together, folders alone brought to the same channels."""
+    kinds = {one.kind for one in at}
     for one in at:
-        _only_tables_drop(one, drop)
-    if all(one.kind == "table" for one in at):
-        read_tables = [read_table(one) for one in at]
-        (p, q), report = encode([table for table, _ in read_tables], [str(one) for one in at], drop=drop)
-        notes = tuple(note for _, notes in read_tables for note in notes)
-        return p, q, ColumnReport(report.columns, notes + report.notes)
-    if all(one.kind == "images" for one in at):
-        colour = any(survey(list_images(one.path))[1] for one in at)
-        first, second = (_read_folder(one, colour=colour) for one in at)
-    else:
-        first, second = (read(one.path, key=one.key, drop=drop if one.kind == "table" else ()) for one in at)
-    _same_samples(first, second)
-    dtype = torch.promote_types(first.x.dtype, second.x.dtype)
-    seconds = [f"{second.origin}: {note}" for note in second.report.notes if note not in first.report.notes]
-    notes = tuple(f"{first.origin}: {note}" for note in first.report.notes) + tuple(seconds)
-    return first.x.to(dtype), second.x.to(dtype), ColumnReport(first.report.columns, notes)
-
-
-def _only_tables_drop(at: Address, drop: Sequence[str]) -> None:
-    if drop and at.kind != "table":
-        refuse_file(at, "a table for 'drop' to leave out columns of", f"'{drop[0]}' of an array or a folder")
+        if drop and one.kind != "table":
+            refuse_file(one, "a table for 'drop' to leave out columns of", f"'{drop[0]}' of an array or a folder")
+    if kinds == {"table"}:
+        found = [read_table(one) for one in at]
+        encoded, report = encode([table for table, _ in found], [str(one) for one in at], drop=drop)
+        report = ColumnReport(report.columns, tuple(note for _, notes in found for note in notes) + report.notes)
+        return [SampleFile(x, str(one), (x.shape[1],), report) for one, x in zip(at, encoded, strict=True)]
+    if kinds == {"images"}:
+        folders = [ImageFolder.survey(one.path) for one in at]
+        colour = any(folder.colour for folder in folders)
+        return [_read_folder(one, folder, colour) for one, folder in zip(at, folders, strict=True)]
+    return [_read_array(one) if one.kind == "array" else _read([one], drop)[0] for one in at]
 
 
 def _read_array(at: Address) -> SampleFile:
@@ -97,14 +92,10 @@ def _read_array(at: Address) -> SampleFile:
     return SampleFile(x, str(at), array.shape[1:], _plain_report(x.shape[1], "number", notes))
 
 
-def _read_folder(at: Address, *, colour: bool | None) -> SampleFile:
-    paths = list_images(at.path)
-    size, any_colour = survey(paths)
-    colour = any_colour if colour is None else colour
-    x = read_images(paths, size, colour=colour)
-    shape = (*size, 3) if colour else size
-    note = f"{len(paths)} images of {size[0]} x {size[1]}, {'RGB' if colour else 'grey'}, pixels in [0, 1]"
-    return SampleFile(x, str(at), shape, _plain_report(x.shape[1], "pixel", (note,)))
+def _read_folder(at: Address, images: ImageFolder, colour: bool) -> SampleFile:
+    x, size = images.read(colour=colour), images.size
+    note = f"{len(x)} images of {size[0]} x {size[1]}, {'RGB' if colour else 'grey'}, pixels in [0, 1]"
+    return SampleFile(x, str(at), (*size, 3) if colour else size, _plain_report(x.shape[1], "pixel", (note,)))
 
 
 def _plain_report(width: int, kind: str, notes: tuple[str, ...]) -> ColumnReport:
@@ -145,9 +136,8 @@ def _array_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
 
 
 def _image_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
-    paths = list_images(at.path)
-    size, colour = survey(paths)
-    yield from image_batches(paths, size, colour=colour, rows=rows)
+    images = ImageFolder.survey(at.path)
+    yield from images.batches(rows, colour=images.colour)
 
 
 def _table_chunks(at: Address, rows: int) -> Iterator[Float[Tensor, "_ d"]]:

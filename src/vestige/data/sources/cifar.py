@@ -74,10 +74,7 @@ def _cifar(
 CIFAR10 = _cifar(
     ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     (),
-    (
-        tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)),
-        ("cifar-10-batches-bin/test_batch.bin",),
-    ),
+    (tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)), ("cifar-10-batches-bin/test_batch.bin",)),
     "md5:c32a1d4ab5d03f1284b67883e8d87530",
     170_052_171,
 )
