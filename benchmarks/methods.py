@@ -26,9 +26,8 @@ from benchmarks.protocol import BATCH, made_up_mnist
 from benchmarks.timing import Row, race
 from vestige.continual import protocol
 from vestige.continual.learners import EWC, Spec, build
-from vestige.data.stream import Stream
+from vestige.data.stream import Stream, Task
 from vestige.data.streams import split
-from vestige.data.task import Task
 
 # The most that each may cost, in units of vanilla.
 TARGETS = {"ewc": 1.5, "pi": 1.5, "ewc_pp": 1.6, "rwalk": 2.0}

@@ -18,8 +18,8 @@ from vestige import metrics, ratios, store
 from vestige.continual import protocol
 from vestige.continual.learners import METHODS, Learner, Vanilla, VanillaConfig, build
 from vestige.core.errors import InputError, NotFitted, StoreError
+from vestige.data.stream import Task
 from vestige.data.streams import split
-from vestige.data.task import Task
 from vestige.metrics.base import Accumulator
 from vestige.nets import NETS, ResNet18, Table4
 

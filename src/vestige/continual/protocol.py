@@ -32,8 +32,7 @@ from vestige.continual.record import Record
 from vestige.core import InputError, VestigeError, checks, rng
 from vestige.core.checks import ArrayLike
 from vestige.core.machine import PeakMemory
-from vestige.data.stream import Stream, TestSet, seen_outputs
-from vestige.data.task import Task, TaskInfo, erase
+from vestige.data.stream import Stream, Task, TaskInfo, TestSet, erase, seen_outputs
 
 # Raised when the results of the loop change: a part of the ids of its Records.
 VERSION = 1

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from vestige.data.dataset import DataSet, every_nth
 from vestige.data.loading import fetch, listing, load
 from vestige.data.sources import SOURCES
-from vestige.data.stream import Declared, Stream
+from vestige.data.stream import Declared, Stream, Task, TaskInfo
 from vestige.data.streams import blurred, continuous, long, overlapping, permuted, split, two_task
-from vestige.data.task import Task, TaskInfo
 
 # Every stream by its name.
 STREAMS: dict[str, Callable[..., Stream]] = {

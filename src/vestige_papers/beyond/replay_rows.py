@@ -31,7 +31,7 @@ from vestige.continual.learners.weighted_replay import (
 )
 from vestige.continual.memory.rehearsal import batched
 from vestige.core import rng
-from vestige.data.task import Task
+from vestige.data.stream import Task
 from vestige.generators import Generator
 
 

@@ -30,8 +30,7 @@ from vestige.continual.learners.base import Info, Learner
 from vestige.continual.record import Record
 from vestige.core.checks import refuse
 from vestige.core.plain import plain
-from vestige.data.stream import Stream
-from vestige.data.task import Task, TaskInfo
+from vestige.data.stream import Stream, Task, TaskInfo
 
 CLOCKS = {"train": time.perf_counter, "train_cpu": time.process_time}  # by the Record's names
 UNCHANGED = ("oracle", "uses_task", "describe", "identity", "bytes")  # what it has of the learner as it is

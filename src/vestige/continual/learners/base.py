@@ -28,7 +28,7 @@ from vestige.continual.memory import Memory
 from vestige.continual.record import identity
 from vestige.core import StoreError
 from vestige.core.checks import declared, option, refuse
-from vestige.data.task import Task, TaskInfo
+from vestige.data.stream import Task, TaskInfo
 from vestige.nets import INITS, NETS, Classifier, build_net
 from vestige.store import load_into, restore_tensors, to_tensors
 

@@ -30,7 +30,7 @@ from vestige.continual.learners.base import Info, Learner, Spec, TrainConfig
 from vestige.continual.learners.generative_replay import GeneratedReplay, GeneratorReplay, ReplayBatch
 from vestige.core import rng
 from vestige.core.checks import option, refuse
-from vestige.data.task import Task
+from vestige.data.stream import Task
 from vestige.generators import Generator
 
 Label = Callable[[Tensor, Sequence[int]], Tensor | None]

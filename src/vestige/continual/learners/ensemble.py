@@ -19,7 +19,7 @@ from torch import Tensor
 from vestige.continual.learners.base import Info, Spec, TrainConfig
 from vestige.continual.learners.posterior import Posterior
 from vestige.core.checks import option, refuse
-from vestige.data.task import TaskInfo
+from vestige.data.stream import TaskInfo
 from vestige.nets.ensembles import EnsembleMLP
 
 

@@ -28,7 +28,7 @@ from vestige.continual.learners.penalty import NORMALISE, Named, Penalised, copi
 from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
 from vestige.core import rng
 from vestige.core.checks import option, refuse
-from vestige.data.task import Task
+from vestige.data.stream import Task
 from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
 
 

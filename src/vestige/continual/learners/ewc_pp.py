@@ -29,7 +29,7 @@ from vestige.continual.learners.base import Info, Spec
 from vestige.continual.learners.penalty import NORMALISE, Named, Penalised, copied, fitted, gradients_of, scaled, zeros
 from vestige.continual.learners.vanilla import VanillaConfig
 from vestige.core.checks import option
-from vestige.data.task import Task
+from vestige.data.stream import Task
 from vestige.nets.fisher import fisher_empirical
 
 

@@ -29,7 +29,7 @@ from vestige.continual.learners.base import Info, Learner, Outputs, Spec, TrainC
 from vestige.continual.learners.penalty import trained
 from vestige.continual.memory import ExemplarMemory, Exemplars
 from vestige.core.checks import option
-from vestige.data.task import Task
+from vestige.data.stream import Task
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from vestige.continual.learners.base import Outputs, Spec
 from vestige.continual.memory.rehearsal import batched
 from vestige.core import rng
 from vestige.core.checks import declared, option
-from vestige.data.task import Task, TaskInfo
+from vestige.data.stream import Task, TaskInfo
 from vestige.generators import Generator
 
 

@@ -30,7 +30,7 @@ from vestige.continual.learners.base import Spec
 from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
 from vestige.continual.memory import Rehearsal, RehearsalMemory, unit_length
 from vestige.continual.memory.rehearsal import features_of
-from vestige.data.task import Task, TaskInfo
+from vestige.data.stream import Task, TaskInfo
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch.nn import functional
 from vestige.continual.learners.base import Info, Learner, Spec, TrainConfig
 from vestige.continual.memory import Memory
 from vestige.core import rng
-from vestige.data.task import Task, TaskInfo
+from vestige.data.stream import Task, TaskInfo
 
 
 class Joint(Learner):

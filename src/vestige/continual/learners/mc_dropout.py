@@ -20,7 +20,7 @@ from vestige.continual.learners.base import Info, Spec, TrainConfig
 from vestige.continual.learners.posterior import Posterior
 from vestige.core import rng
 from vestige.core.checks import option
-from vestige.data.task import TaskInfo
+from vestige.data.stream import TaskInfo
 from vestige.nets.ensembles import MCDropoutNet
 
 

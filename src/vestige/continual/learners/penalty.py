@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vestige.continual.learners.base import Info, Spec, padded
 from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
-from vestige.data.task import Task
+from vestige.data.stream import Task
 
 Named = dict[str, Tensor]
 

@@ -20,7 +20,7 @@ from vestige.continual.learners.base import Info, Spec
 from vestige.continual.learners.penalty import Named, Penalised, copied, zeros
 from vestige.continual.learners.vanilla import VanillaConfig
 from vestige.core.checks import option
-from vestige.data.task import Task
+from vestige.data.stream import Task
 
 GRADIENTS = ("task", "total")
 

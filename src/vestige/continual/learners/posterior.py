@@ -25,7 +25,7 @@ from vestige.continual.learners.base import Info, Learner
 from vestige.continual.learners.generative_replay import GeneratorReplay
 from vestige.core import rng
 from vestige.core.checks import refuse, whole
-from vestige.data.task import Task, TaskInfo
+from vestige.data.stream import Task, TaskInfo
 from vestige.metrics.uncertainty import Uncertainty
 
 ROWS = 2048  # inputs of one pass; bounds memory, changes nothing but the noise

@@ -30,7 +30,7 @@ from vestige.continual.learners.ewc_pp import RunningFisher, RunningFisherConfig
 from vestige.continual.learners.penalty import NORMALISE, Named, copied, fitted, scaled, trained, zeros
 from vestige.continual.learners.pi import GRADIENTS
 from vestige.core.checks import option
-from vestige.data.task import Task
+from vestige.data.stream import Task
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vestige.continual.learners.base import Info, Learner, Outputs, Spec, TrainConfig
 from vestige.continual.memory import Rehearsal, RehearsalMemory
-from vestige.data.task import Task
+from vestige.data.stream import Task
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from vestige.continual.learners.base import Info, Outputs, Spec, TrainConfig
 from vestige.continual.learners.posterior import Posterior
 from vestige.core import rng
 from vestige.core.checks import option
-from vestige.data.task import Task, TaskInfo
+from vestige.data.stream import Task, TaskInfo
 from vestige.nets import build_net
 from vestige.nets.bayesian import BAYES_NETS, BayesNet, weighted_layers
 from vestige.nets.training import adam, train

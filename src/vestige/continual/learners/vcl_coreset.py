@@ -34,7 +34,7 @@ from vestige.continual.learners.vcl import VCL, VCLConfig, expected_loss
 from vestige.continual.memory import SAMPLERS, Memory, View
 from vestige.core import rng
 from vestige.core.checks import option
-from vestige.data.task import Task, TaskInfo
+from vestige.data.stream import Task, TaskInfo
 from vestige.nets.bayesian import BayesNet
 from vestige.nets.training import adam, train
 

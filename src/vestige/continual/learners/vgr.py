@@ -33,7 +33,7 @@ from vestige.continual.learners.generative_replay import GeneratedReplay, Genera
 from vestige.continual.learners.mc_dropout import MCDropout, MCDropoutConfig
 from vestige.continual.learners.vcl import VCL, VCLConfig
 from vestige.core.checks import option
-from vestige.data.task import Task
+from vestige.data.stream import Task
 
 
 @dataclass(frozen=True)

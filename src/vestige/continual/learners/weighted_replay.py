@@ -57,7 +57,7 @@ from vestige.continual.learners.generative_replay import ReplayBatch
 from vestige.core import VestigeError, VestigeWarning, rng
 from vestige.core.checks import option, refuse
 from vestige.core.machine import on_cpu
-from vestige.data.task import Task
+from vestige.data.stream import Task
 from vestige.generators import Generator
 from vestige.generators.vae import VAE
 from vestige.ratios import weights as weighing

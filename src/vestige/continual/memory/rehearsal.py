@@ -42,7 +42,7 @@ from vestige.continual.memory.memory import Memory
 from vestige.continual.memory.samplers import SAMPLERS, View
 from vestige.core import rng
 from vestige.core.checks import declared, option, refuse
-from vestige.data.task import Task
+from vestige.data.stream import Task
 from vestige.nets import Classifier
 
 
