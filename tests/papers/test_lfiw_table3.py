@@ -10,7 +10,7 @@ from smoke import read, run_smoke
 from vestige import runner
 from vestige.core.errors import InputError
 from vestige.policy import Estimate
-from vestige.policy.collect import Truth
+from vestige.policy.environments import Truth
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.lfiw import table3 as lfiw_policies
 from vestige_papers.lfiw import table3 as lfiw_table3

@@ -1,21 +1,18 @@
 """Episodes of a policy against a plain loop over gymnasium."""
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 import torch
 
 from vestige.core import rng
 from vestige.core.errors import InputError
-from vestige.policy.collect import collect, truth_of
-from vestige.policy.environments import Environments
+from vestige.policy import environments
+from vestige.policy.environments import Environments, collect, truth_of
 from vestige.policy.logs import Logs
 from vestige.policy.policies import GaussianPolicy
 
 gymnasium = pytest.importorskip("gymnasium", reason="needs pip install 'vestige[policy]'")
 
-MODULE = import_module("vestige.policy.collect")  # the package has a function of that name
 LOW, HIGH = torch.tensor([-2.0]), torch.tensor([2.0])
 
 
@@ -53,7 +50,7 @@ def test_the_same_seed_gives_the_same_episodes_and_another_others(monkeypatch):
     assert torch.equal(first.actions, again.actions)
     other = collect("Pendulum-v1", wild(), episodes=3, horizon=4, seed=2)
     assert not torch.equal(first.initial, other.initial)
-    monkeypatch.setattr(MODULE, "AT_ONCE", 2)  # the same beginnings, however many at once
+    monkeypatch.setattr(environments, "AT_ONCE", 2)  # the same beginnings, however many at once
     assert torch.equal(collect("Pendulum-v1", wild(1), episodes=3, horizon=4, seed=1).initial, first.initial)
 
 
@@ -80,7 +77,7 @@ class Ends(gymnasium.Env):
 
 def test_episodes_that_end_early_are_short_and_terminal(monkeypatch):
     Ends.made = 0
-    monkeypatch.setattr(MODULE, "make", lambda name, n: Environments([Ends() for _ in range(n)]))
+    monkeypatch.setattr(environments, "make", lambda name, n: Environments([Ends() for _ in range(n)]))
     policy = GaussianPolicy.initial(1, 1, low=-torch.ones(1), high=torch.ones(1))
     logs = collect("Ends-v0", policy, episodes=4, horizon=3)
     assert logs.lengths.tolist() == [1, 2, 3, 3]

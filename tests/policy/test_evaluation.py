@@ -218,7 +218,6 @@ def _begun(what, share):
         ({"discount": 0.0}, r"'discount' of policy.evaluate must be in \(0, 1\]"),
         ({"ess": 2.0}, "'ess' of policy.evaluate must be in"),
         ({"trajectories": 1}, "'trajectories' of policy.evaluate must be at least 10"),
-        ({"hs": [101]}, "'hs' of policy.evaluate must be at most 100"),
         ({"members": 0}, "'members' of Dynamics must be at least 1"),
         ({"members": 1501}, "'logs' of policy.evaluate must be 3002 transitions or more for 1501 members. Got 3000"),
         (

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from vestige.policy.collect import collect
-from vestige.policy.environments import REWARDS, describe
+from vestige.policy.environments import REWARDS, collect, describe
 from vestige.policy.evaluation import Limits, reward_gap
 from vestige.policy.policies import GaussianPolicy
 

@@ -125,7 +125,7 @@ def test_the_policy_acts_as_the_one_that_was_trained(monkeypatch):
 @pytest.mark.slow
 def test_it_learns():
     """Pendulum: 60k steps bring the return of an episode from about -1200 well up."""
-    from vestige.policy.collect import collect, truth_of
+    from vestige.policy.environments import collect, truth_of
 
     first, last = train("Pendulum-v1", (2048, 60_000), settings=PPO(learning_rate=1e-3, discount=0.9), cached=False)
     before, after = (truth_of(collect("Pendulum-v1", p, episodes=20, horizon=200), 200) for p in (first, last))

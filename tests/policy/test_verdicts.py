@@ -9,7 +9,6 @@ FINE = {
     "raw_ess": 400.0,
     "alpha": 1.0,
     "outside": 0.01,
-    "own": 0.01,
     "clipped": 0.0,
     "accuracy": 0.6,
     "terminal": False,

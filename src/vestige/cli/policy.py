@@ -128,7 +128,7 @@ class Train:
     def run(self) -> None:
         """Train, measure, write."""
         from vestige.core import checks
-        from vestige.policy.collect import collect, truth_of
+        from vestige.policy.environments import collect, truth_of
         from vestige.policy.training import train, trained_steps
 
         require_folder(self.out, "vestige policy train")
@@ -176,7 +176,7 @@ class Collect:
     def run(self) -> None:
         """Simulate and write."""
         from vestige.core import checks
-        from vestige.policy.collect import collect, truth_of
+        from vestige.policy.environments import collect, truth_of
         from vestige.policy.logs import ENDINGS
         from vestige.policy.policies import GaussianPolicy
 

@@ -5,9 +5,8 @@ With a simulator: `train` policies, `collect` their logs, and `truth_of` one, to
 """
 
 from vestige.core import Estimate
-from vestige.policy.collect import Truth, collect, truth_of
 from vestige.policy.dynamics import Dynamics, Settings, Trajectories
-from vestige.policy.environments import REWARDS
+from vestige.policy.environments import REWARDS, Truth, collect, truth_of
 from vestige.policy.evaluation import Evaluation, evaluate, picture
 from vestige.policy.logs import Logs
 from vestige.policy.policies import GaussianPolicy, Policy

@@ -11,6 +11,12 @@ same to within 5 % (the simulator is nearly all of it), and begin a new episode 
 Observations and actions must be one box of numbers each, and actions bounded: a finite set of actions is refused in a
 sentence. gymnasium, MuJoCo and stable-baselines3 are the extra `policy`; nothing here is imported before it is used.
 
+**Episodes of a policy** (`collect`): logs to learn from, and what the policy is truly worth there. Episode i begins
+with a seed of its own that depends on `seed` and i alone, so the same episodes begin alike for every policy and however
+many environments stand side by side. Actions are those that were carried out, and each comes with its log density, so
+that importance sampling can be set beside what is learned. An environment that ends an episode early is not stepped
+further; its rewards beyond are zero, and the logs say that the state was terminal.
+
 **Reward functions** r(s, a, s') of known environments (`REWARDS`): LFIW section 3.3 assumes "a known reward function".
 
     Pendulum           exact
@@ -26,24 +32,28 @@ the environment was given, within its bounds.
 from __future__ import annotations
 
 import difflib
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Float64
 from torch import Tensor
 
-from vestige.core import InputError, MissingPackage, UnknownName, VestigeWarning, checks
+from vestige.core import InputError, MissingPackage, UnknownName, VestigeWarning, checks, rng
+from vestige.policy.logs import Logs
+from vestige.policy.policies import Policy, require_bounds, require_widths
 
 INSTALL = "pip install 'vestige[policy]'"
 OWNER = "an environment"
 # What MuJoCo says of the models that gymnasium ships, and nobody but gymnasium can change.
 KNOWN_COMPLAINT = "'settotalmass' is deprecated"
+AT_ONCE = 50  # environments side by side: a policy is asked once for all of them
 
 
 @dataclass(frozen=True)
@@ -130,7 +140,7 @@ def make_one(name: str) -> Any:  # noqa: ANN401 - gymnasium has no types here
             environment = gymnasium.make(name)
     except gymnasium.error.DependencyNotInstalled as error:
         # The extra brings MuJoCo; of any other package gymnasium's own words say how to get it.
-        cure = f": {INSTALL}" if "mujoco" in str(error).lower() and not _is_here("mujoco") else "."
+        cure = f": {INSTALL}" if "mujoco" in str(error).lower() and _mujoco() is None else "."
         raise MissingPackage(f"The environment {name} needs a package that is not here ({error}){cure}") from error
     except ImportError as error:  # of a version that gymnasium no longer carries
         checks.refuse("name", OWNER, "one that can be made here", f"{name} ({error})")
@@ -162,12 +172,12 @@ def package(name: str) -> Any:  # noqa: ANN401 - a module without types
         raise MissingPackage(f"Simulated environments and training need {name}: {INSTALL}") from error
 
 
-def _is_here(name: str) -> bool:
+def _mujoco() -> Any:  # noqa: ANN401 - a module without types
+    """MuJoCo, or None where it is not here."""
     try:
-        import_module(name)
+        return import_module("mujoco")
     except ImportError:
-        return False
-    return True
+        return None
 
 
 @contextmanager
@@ -176,9 +186,8 @@ def _mujoco_heard() -> Iterator[None]:
 
     Left alone it prints them, and writes a MUJOCO_LOG.TXT into whatever folder it is run from.
     """
-    try:
-        mujoco = import_module("mujoco")
-    except ImportError:  # many environments do without
+    mujoco = _mujoco()
+    if mujoco is None:  # many environments do without
         yield
         return
     said: list[str] = []
@@ -193,14 +202,102 @@ def _mujoco_heard() -> Iterator[None]:
             warnings.warn(f"MuJoCo says: {text.strip()}", VestigeWarning, stacklevel=4)
 
 
+@dataclass(frozen=True)
+class Truth:
+    """Mean return over the first `horizon` steps and its standard error over the episodes."""
+
+    value: float
+    se: float
+    returns: Float64[Tensor, " n"]
+    horizon: int
+
+
+def collect(
+    name: str,
+    policy: Policy,
+    *,
+    episodes: int = 100,
+    horizon: int = 100,
+    seed: int = 0,
+    on_progress: Callable[[float, str], None] | None = None,
+) -> Logs:
+    """Logs of `episodes` episodes of at most `horizon` steps."""
+    checks.whole(episodes, "episodes", "policy.collect", low=2)
+    checks.whole(horizon, "horizon", "policy.collect", low=1)
+    report = on_progress or (lambda share, words: None)
+    parts: list[dict[str, Tensor]] = []
+    with make(name, min(episodes, AT_ONCE)) as environments:
+        _fits(policy, environments.space, horizon)
+        for first in range(0, episodes, AT_ONCE):
+            numbers = range(first, min(first + AT_ONCE, episodes))
+            parts.append(_together(environments, policy, numbers, horizon, seed))
+            report(numbers[-1] / episodes, f"{name}: {numbers[-1] + 1} of {episodes} episodes")
+        bounds = {"action_low": environments.space.low, "action_high": environments.space.high}
+    whole = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+    return Logs.of(**whole, **bounds, owner="policy.collect")
+
+
+def truth_of(logs: Logs, horizon: int) -> Truth:
+    """The Monte Carlo value of the policy that `logs` are of: LFIW's ground truth v(pi_e)."""
+    rows, alive = logs.first(horizon)
+    if len(rows) < 2:
+        checks.refuse("logs", "truth_of", f"two or more episodes of {horizon} steps", f"{len(rows)}")
+    returns = (logs.rewards[rows] * alive).sum(1)
+    return Truth(float(returns.mean()), float(returns.std()) / math.sqrt(len(returns)), returns, horizon)
+
+
+def _together(environments: Environments, policy: Policy, numbers: range, horizon: int, seed: int) -> dict[str, Tensor]:
+    """The episodes of these numbers, row by row, one after the other."""
+    seeds = [rng.child_seed(seed, "episode", i) % 2**31 for i in numbers]
+    stream = rng.fork(seed, "actions", numbers[0])
+    observations = environments.reset(seeds)
+    alive = torch.ones(len(numbers), dtype=torch.bool)
+    steps: list[dict[str, Tensor]] = []
+    for _ in range(horizon):
+        actions = policy.act(observations, generator=stream).float()
+        log_probs = policy.log_prob(observations, actions)
+        step = environments.step(actions, alive)
+        steps.append(
+            {
+                "observations": observations,
+                "actions": actions,
+                "rewards": step.rewards,
+                "next_observations": step.observations,
+                "episodes": torch.tensor(numbers),
+                "terminated": step.terminated,
+                "log_probs": log_probs,
+                "alive": alive,
+            }
+        )
+        observations, alive = step.observations, alive & ~step.over
+        if not bool(alive.any()):
+            break
+    # (episode, step) in the order of rows, without what lies beyond an end
+    flat = {key: torch.stack([one[key] for one in steps], 1).flatten(0, 1) for key in steps[0]}
+    kept = flat.pop("alive")
+    return {key: value[kept] for key, value in flat.items()}
+
+
+def _fits(policy: Policy, space: Space, horizon: int) -> None:
+    """Refuse a policy for other widths or wider bounds than the environment's, and episodes longer than there are."""
+    if space.limit is not None:
+        checks.whole(horizon, "horizon", f"policy.collect in {space.name}", high=space.limit)
+    owner, widths = "policy.collect", (space.observations, space.actions)
+    require_widths(policy, widths, f"{space.name} has", "policy", owner)
+    anywhere = torch.zeros(1, space.observations, dtype=torch.float64)
+    require_bounds(policy, space.low, space.high, anywhere, space=f"{space.name} is", owner=owner, narrower=True)
+
+
 Reward = Callable[[Tensor, Tensor, Tensor], Tensor]
+S: TypeAlias = Float[Tensor, "*n s"]
+A: TypeAlias = Float[Tensor, "*n a"]
+R: TypeAlias = Float[Tensor, "*n"]
 
 
 @dataclass(frozen=True)
 class KnownReward:
     """r(s, a, s') of one environment; `widths` are those of its observations and actions."""
 
-    name: str
     function: Reward
     widths: tuple[int, int]
 
@@ -209,9 +306,7 @@ class KnownReward:
         return self.function(states, actions, next_states)
 
 
-def pendulum(
-    states: Float[Tensor, "*n s"], actions: Float[Tensor, "*n a"], next_states: Float[Tensor, "*n s"]
-) -> Float[Tensor, "*n"]:
+def pendulum(states: S, actions: A, next_states: S) -> R:
     """-(angle^2 + 0.1 speed^2 + 0.001 torque^2), of (cos, sin, speed)."""
     angle = torch.atan2(states[..., 1], states[..., 0])
     return -(angle.square() + 0.1 * states[..., 2].square() + 0.001 * actions[..., 0].square())
@@ -220,17 +315,13 @@ def pendulum(
 def forward_speed(at: int, cost: float) -> Reward:
     """Mean of the forward speed at both ends, observed at place `at`, less `cost` times the squared action."""
 
-    def reward(
-        states: Float[Tensor, "*n s"], actions: Float[Tensor, "*n a"], next_states: Float[Tensor, "*n s"]
-    ) -> Float[Tensor, "*n"]:
+    def reward(states: S, actions: A, next_states: S) -> R:
         return (states[..., at] + next_states[..., at]) / 2 - cost * actions.square().sum(-1)
 
     return reward
 
 
-def stand_up(
-    states: Float[Tensor, "*n s"], actions: Float[Tensor, "*n a"], next_states: Float[Tensor, "*n s"]
-) -> Float[Tensor, "*n"]:
+def stand_up(states: S, actions: A, next_states: S) -> R:
     """Height after the step over the length of a frame, less squared controls and impact, plus one."""
     impact = (5e-7 * next_states[..., -78:].square().sum(-1)).clamp(max=10.0)  # the environment's own ceiling
     return next_states[..., 0] / 0.003 - 0.1 * actions.square().sum(-1) - impact + 1
@@ -238,11 +329,8 @@ def stand_up(
 
 # By the environment's name, version included: another version may reward otherwise.
 REWARDS: dict[str, KnownReward] = {
-    known.name: known
-    for known in (
-        KnownReward("HalfCheetah-v5", forward_speed(8, 0.1), (17, 6)),
-        KnownReward("HumanoidStandup-v5", stand_up, (348, 17)),
-        KnownReward("Pendulum-v1", pendulum, (3, 1)),
-        KnownReward("Swimmer-v5", forward_speed(3, 1e-4), (8, 2)),
-    )
+    "HalfCheetah-v5": KnownReward(forward_speed(8, 0.1), (17, 6)),
+    "HumanoidStandup-v5": KnownReward(stand_up, (348, 17)),
+    "Pendulum-v1": KnownReward(pendulum, (3, 1)),
+    "Swimmer-v5": KnownReward(forward_speed(3, 1e-4), (8, 2)),
 }

@@ -22,22 +22,23 @@ that first and second moments cover the policy; it does not see holes in between
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 from torch import Tensor
 
 from vestige import show
 from vestige.core import Estimate, checks, rng
 from vestige.core.numerics import Moments
+from vestige.core.plain import plain
 from vestige.policy.dynamics import Dynamics, Settings, Trajectories, require_rows
 from vestige.policy.environments import Reward
 from vestige.policy.estimators import MOST_LOST, Weighted, from_logs, from_model, transition_log_ratios
 from vestige.policy.logs import Logs
-from vestige.policy.policies import Policy, require_bounds, require_inside
+from vestige.policy.policies import Policy, require_bounds, require_inside, require_widths
 from vestige.policy.transitions import TransitionRatio
 from vestige.ratios.standardise import Standardiser
 
@@ -69,7 +70,6 @@ def judge(
     raw_ess: float,
     alpha: float,
     outside: float,
-    own: float,
     clipped: float,
     accuracy: float,
     terminal: bool,
@@ -89,7 +89,7 @@ def judge(
     care: list[str] = []
     if outside > limits.outside:
         (bad if outside > limits.outside_bad else care).append(
-            f"{outside:.0%} of the simulated steps lie beyond the logs ({own:.0%} of the logs' own rows do): the "
+            f"{outside:.0%} of the simulated steps lie beyond the logs ({1 - LEVEL:.0%} of the logs' own rows do): the "
             "policy goes where nothing was seen, and neither the model nor its weights know what happens there."
         )
     if clipped > limits.clipped:
@@ -136,17 +136,8 @@ RIDGE = 1e-4
 LEVEL = 0.99
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """Shares of simulated steps beyond the logs: of all, of each step, and of the logs' own rows by definition."""
-
-    outside: float
-    by_step: Float[Tensor, " h"]
-    own: float
-
-
-def coverage(logs: Logs, trajectories: Trajectories) -> Coverage:
-    """How much of the simulated trajectories lies beyond the logs."""
+def coverage(logs: Logs, trajectories: Trajectories) -> Float64[Tensor, " h"]:
+    """The share of the simulated trajectories beyond the logs at each step; of the logs' own rows 1 - LEVEL are."""
     seen = torch.cat([logs.observations.double(), logs.actions.double()], 1)
     standardise = Standardiser.of(seen)
     covariance = Moments.of(standardise(seen)).covariance()
@@ -159,8 +150,7 @@ def coverage(logs: Logs, trajectories: Trajectories) -> Coverage:
     n, h, _ = trajectories.actions.shape
     states = trajectories.observations[:, :-1].double()
     steps = torch.cat([states, trajectories.actions.double()], 2).flatten(0, 1)
-    beyond = (distance(steps) > limit).double().reshape(n, h)
-    return Coverage(float(beyond.mean()), beyond.mean(0), 1 - LEVEL)
+    return (distance(steps) > limit).double().reshape(n, h).mean(0)
 
 
 OWNER = "policy.evaluate"
@@ -181,22 +171,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """The fields but for `permuted` as plain JSON; None where a number is not finite."""
-        curves = {
-            name: {key: value.tolist() if isinstance(value, Tensor) else list(value) for key, value in vars(c).items()}
-            for name, c in self.curves.items()
-        }
-        plain = {name: getattr(self, name) for name in ("horizon", "outside", "verdict", "report")}
-        estimates = {name: asdict(estimate) for name, estimate in self.estimates.items()}
-        found = {"estimates": estimates, "curves": curves, **plain, "warnings": list(self.warnings)}
-        return _finite(found)
-
-
-def _finite(value: Any) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(value, dict):
-        return {key: _finite(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return plain({name: value for name, value in vars(self).items() if name != "permuted"})
 
 
 def evaluate(
@@ -204,7 +179,6 @@ def evaluate(
     policy: Policy,
     *,
     horizon: int = 100,
-    hs: Sequence[int] | None = None,
     discount: float = 1.0,
     trajectories: int = 1000,
     members: int = 5,
@@ -220,13 +194,17 @@ def evaluate(
 ) -> Evaluation:
     """The value of `policy` over `horizon` steps from the logs' first states.
 
-    `hs` are the numbers of weighted steps of the curves (eleven between 0 and `horizon`); `reward` is r(s, a, s')
-    where it is known; `settings` are those of the dynamics; `trajectories` is rounded up to a multiple of `members`;
-    `on_progress` hears the share that is done and what is going on.
+    `reward` is r(s, a, s') where it is known; `settings` are those of the dynamics; `trajectories` is rounded up to a
+    multiple of `members`; `on_progress` hears the share that is done and what is going on. The curves have eleven
+    numbers of weighted steps between 0 and `horizon`.
     """
     dynamics = Dynamics(members, settings or Settings(), reward=reward)
     ratio = TransitionRatio(classifiers, sees=sees, cut=cut)
-    steps = _checked(horizon, hs, discount, trajectories, resamples, ess)
+    checks.whole(horizon, "horizon", OWNER, low=1)
+    checks.whole(trajectories, "trajectories", OWNER, low=10)
+    checks.whole(resamples, "resamples", OWNER, low=10)
+    checks.number(discount, "discount", OWNER, low=0, high=1, open_low=True)
+    checks.number(ess, "ess", OWNER, low=0, high=1, open_low=True)
     require_rows(logs, members, OWNER)
     _suits(logs, policy)
     gap = (0.0, 0.0) if reward is None else reward_gap(logs, reward)
@@ -242,19 +220,18 @@ def evaluate(
     log_ratio = transition_log_ratios(ratio, simulated)
     within = ratio.within(log_ratio)
     report_progress(0.9, "values are estimated")
-    drawn = {"resamples": resamples, "seed": seed}
-    estimates, curves, permuted = from_model(
-        simulated, log_ratio, steps, discount=discount, members=members, ess=ess, cut=within, **drawn
-    )
-    estimates |= from_logs(logs, policy, horizon, discount=discount, resamples=resamples, seed=seed)
-    reached = coverage(logs, simulated)
+    steps = tuple(sorted({round(horizon * i / 10) for i in range(11)}))
+    drawn: dict[str, Any] = {"discount": discount, "resamples": resamples, "seed": seed}
+    estimates, curves, permuted = from_model(simulated, log_ratio, steps, members=members, ess=ess, cut=within, **drawn)
+    estimates |= from_logs(logs, policy, horizon, **drawn)
+    beyond = coverage(logs, simulated)
+    outside = float(beyond.mean())
     verdict, warnings = judge(
         {name: (e.value, e.low, e.high) for name, e in estimates.items()},
         trajectories=len(simulated.rewards),
         raw_ess=float(curves["lfiw"].ess[-1]),
         alpha=float(curves["lfiw_tempered"].alpha[-1]),
-        outside=reached.outside,
-        own=reached.own,
+        outside=outside,
         clipped=simulated.clipped,
         accuracy=max(ratio.report_["accuracy"]),
         terminal=logs.terminated is not None and bool(logs.terminated.any()),
@@ -266,23 +243,9 @@ def evaluate(
     )
     report_progress(1.0, "done")
     report = {"dynamics": dynamics.report_, "classifiers": ratio.report_, "states_clipped": simulated.clipped}
-    report |= {"outside_by_step": reached.by_step.tolist(), "episodes": len(logs.lengths), "rows": len(logs)}
+    report |= {"outside_by_step": beyond.tolist(), "episodes": len(logs.lengths), "rows": len(logs)}
     report |= {"reward_gap": gap[0], "reward_shift": gap[1], "ratios_cut": float((within != log_ratio).double().mean())}
-    return Evaluation(estimates, curves, permuted, horizon, reached.outside, verdict, warnings, report)
-
-
-def _checked(
-    horizon: int, hs: Sequence[int] | None, discount: float, trajectories: int, resamples: int, ess: float
-) -> tuple[int, ...]:
-    """Refuse numbers that cannot be used; returns the numbers of weighted steps."""
-    checks.whole(horizon, "horizon", OWNER, low=1)
-    checks.whole(trajectories, "trajectories", OWNER, low=10)
-    checks.whole(resamples, "resamples", OWNER, low=10)
-    checks.number(discount, "discount", OWNER, low=0, high=1, open_low=True)
-    checks.number(ess, "ess", OWNER, low=0, high=1, open_low=True)
-    if hs is None:
-        return tuple(sorted({round(horizon * i / 10) for i in range(11)}))
-    return tuple(sorted({checks.whole(h, "hs", OWNER, low=0, high=horizon) for h in hs} | {0, horizon}))
+    return Evaluation(estimates, curves, permuted, horizon, outside, verdict, warnings, report)
 
 
 def _suits(logs: Logs, policy: Policy) -> None:
@@ -297,11 +260,7 @@ def _suits(logs: Logs, policy: Policy) -> None:
 
 
 def _require_widths(logs: Logs, given: object, name: str) -> None:
-    """Refuse a policy or a reward function, where it tells its `widths`, for other ones than the logs'."""
-    widths, have = getattr(given, "widths", None), (logs.observations.shape[1], logs.actions.shape[1])
-    if widths is not None and tuple(widths) != have:
-        must = f"one for observations {have[0]} wide and actions {have[1]} wide, as the logs have them"
-        checks.refuse(name, OWNER, must, f"one for {widths[0]} and {widths[1]}")
+    require_widths(given, (logs.observations.shape[1], logs.actions.shape[1]), "the logs have them", name, OWNER)
 
 
 def reward_gap(logs: Logs, reward: Reward) -> tuple[float, float]:

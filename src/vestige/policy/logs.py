@@ -25,7 +25,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,12 +39,18 @@ from torch import Tensor
 
 from vestige import store
 from vestige.core import VestigeWarning, checks
-from vestige.core.checks import ArrayLike, refuse
+from vestige.core.checks import ArrayLike
 from vestige.data.formats import open_npz
-from vestige.data.readers.address import locate, refuse_file
+from vestige.data.readers.address import Address, locate, refuse_file
 from vestige.data.readers.columns import floats, kind_of, plain
 from vestige.data.readers.tables import read_table
 from vestige.policy.policies import bounds_of
+
+NEEDED = ("observations", "actions", "rewards", "episodes")
+OPTIONAL = ("next_observations", "steps", "terminated", "log_probs", "action_low", "action_high")
+WIDE = ("observations", "actions", "next_observations")  # several columns of a table each
+EXACT = ("episode", "step")  # no float holds every integer
+ENDINGS = (".npz", ".parquet", ".csv")
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +124,31 @@ class Logs:
 
     @classmethod
     def read(cls, path: str | Path) -> Logs:
-        """The logs in an .npz, .parquet or .csv file."""
-        return read(path)
+        """The logs in an .npz, .parquet or .csv file; a missing array or column is named."""
+        path = Path(path)
+        if path.is_dir() or path.suffix.lower() not in ENDINGS:
+            told = "a folder" if path.is_dir() else f"the ending '{path.suffix}'"
+            refuse_file(path, f"logs that end in {', '.join(ENDINGS)}", told)
+        at = locate(path)
+        arrays = _read_npz(at) if at.suffix == ".npz" else _read_table(at)
+        return cls.of(**({"next_observations": None} | arrays), owner=at.path.name)
 
     def write(self, path: str | Path) -> Path:
         """Write to an .npz, .parquet or .csv file, whole or not at all. Tables do not hold the action bounds."""
-        return write(self, path)
+        path = Path(path)
+        if path.suffix not in ENDINGS:
+            checks.refuse("path", "Logs.write", f"a name that ends in {', '.join(ENDINGS)}", path.name)
+        held = {key: getattr(self, key) for key in (*NEEDED, *OPTIONAL)}
+        arrays = {key: value.cpu().numpy() for key, value in held.items() if value is not None}
+        buffer = io.BytesIO()
+        if path.suffix == ".npz":
+            np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        elif path.suffix == ".csv":
+            pa_csv.write_csv(_table(arrays), buffer)
+        else:
+            pa_parquet.write_table(_table(arrays), buffer)
+        store.write_bytes(path, buffer.getvalue())
+        return path
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -245,29 +270,6 @@ def require_chain(columns: dict[str, Tensor], owner: str, *, ordered: bool) -> N
         )
 
 
-if TYPE_CHECKING:
-    from vestige.data.readers.address import Address
-
-NEEDED = ("observations", "actions", "rewards", "episodes")
-OPTIONAL = ("next_observations", "steps", "terminated", "log_probs", "action_low", "action_high")
-WIDE = ("observations", "actions", "next_observations")  # several columns of a table each
-EXACT = ("episode", "step")  # no float holds every integer
-ENDINGS = (".npz", ".parquet", ".csv")
-
-
-def read(path: str | Path) -> Logs:
-    """The logs in a file; a missing array or column is named."""
-    path = Path(path)
-    if path.suffix.lower() not in ENDINGS:
-        told = "a folder" if path.is_dir() else f"the ending '{path.suffix}'"
-        refuse_file(path, f"logs that end in {', '.join(ENDINGS)}", told)
-    at = locate(path)
-    if at.kind == "images":
-        refuse_file(path, f"logs that end in {', '.join(ENDINGS)}", "a folder")
-    arrays = _read_npz(at) if at.suffix == ".npz" else _read_table(at)
-    return Logs.of(**({"next_observations": None} | arrays), owner=at.path.name)
-
-
 def _read_npz(at: Address) -> dict[str, Any]:
     with open_npz(at.path) as file:
         return {key: file.array(key) for key in (*NEEDED, *(key for key in OPTIONAL if key in file))}
@@ -298,7 +300,7 @@ def _wide(key: str, names: list[str], at: Address) -> list[str]:
 def _require(column: str, names: list[str], at: Address) -> None:
     if column not in names:
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        refuse(column, at.path.name, "a column of the table", f"only {shown}")
+        checks.refuse(column, at.path.name, "a column of the table", f"only {shown}")
 
 
 def _column(table: pa.Table, name: str, at: Address) -> NDArray[Any]:
@@ -307,32 +309,12 @@ def _column(table: pa.Table, name: str, at: Address) -> NDArray[Any]:
     column = plain(table.column(name), name, at.path.name)
     if kind_of(column) == "text":
         if name != "episode":
-            refuse(name, at.path.name, "numbers", f"text such as '{column.drop_null()[0]}'")
+            checks.refuse(name, at.path.name, "numbers", f"text such as '{column.drop_null()[0]}'")
         column = column.dictionary_encode().indices
     if name in EXACT and pa.types.is_integer(column.type) and not column.null_count:
         whole = column.to_numpy(zero_copy_only=False)
         return np.unique(whole, return_inverse=True)[1] if name == "episode" else whole
     return floats(column)
-
-
-def write(logs: Logs, path: str | Path) -> Path:
-    """`logs` to a file, by its ending."""
-    path = Path(path)
-    if path.suffix not in ENDINGS:
-        refuse("path", "Logs.write", f"a name that ends in {', '.join(ENDINGS)}", path.name)
-    held = {key: getattr(logs, key) for key in (*NEEDED, *OPTIONAL)}
-    arrays = {key: value.cpu().numpy() for key, value in held.items() if value is not None}
-    buffer = io.BytesIO()
-    if path.suffix == ".npz":
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    else:
-        table = _table(arrays)
-        if path.suffix == ".csv":
-            pa_csv.write_csv(table, buffer)
-        else:
-            pa_parquet.write_table(table, buffer)
-    store.write_bytes(path, buffer.getvalue())
-    return path
 
 
 def _table(arrays: dict[str, NDArray[Any]]) -> pa.Table:

@@ -168,13 +168,10 @@ def _row(value: object, name: str, owner: str) -> Tensor:
 
 def _check(policy: GaussianPolicy, owner: str) -> None:
     """Refuse shapes that do not fit each other."""
-    if not policy.weights or len(policy.biases) != len(policy.weights):
-        checks.refuse(
-            "biases",
-            owner,
-            f"one for each of {len(policy.weights)} layers, of which there is one or more",
-            len(policy.biases),
-        )
+    layers = len(policy.weights)
+    if not layers or len(policy.biases) != layers:
+        must = f"one for each of {layers} layers, of which there is one or more"
+        checks.refuse("biases", owner, must, len(policy.biases))
     width = policy.weights[0].shape[1]
     for i, (w, b) in enumerate(zip(policy.weights, policy.biases, strict=True)):
         if w.shape[1] != width:
@@ -229,6 +226,14 @@ def require_inside(
         row, i = (int(v) for v in outside[0])
         told = f"{float(actions[row, i]):.6g} in row {row}, dimension {i} (from 0)"
         checks.refuse("actions", owner, f"within the space, here [{float(low[i]):g}, {float(high[i]):g}]", told)
+
+
+def require_widths(given: object, widths: tuple[int, int], whose: str, name: str, owner: str) -> None:
+    """Refuse a policy or a reward function, where it tells its `widths`, for other observations or actions."""
+    have = getattr(given, "widths", None)
+    if have is not None and tuple(have) != widths:
+        must = f"one for observations {widths[0]} wide and actions {widths[1]} wide, as {whose}"
+        checks.refuse(name, owner, must, f"one for {have[0]} and {have[1]}")
 
 
 def require_bounds(
