@@ -27,7 +27,7 @@ def fitted():
 def test_quadratic_features_are_exact_for_a_linear_system(fitted):
     _, found = fitted
     truth, behaviour = SYSTEM.value(TARGET, 20, 0.95), SYSTEM.value(BEHAVIOUR, 20, 0.95)
-    assert found.form == "full"
+    assert found.features.form == "full"
     error = float(found.resampled.std())
     assert found.value == pytest.approx(truth, abs=3 * error)
     assert abs(truth - behaviour) > 6 * error  # the logs' own value is further away than that
@@ -58,7 +58,7 @@ def test_a_terminal_state_is_worth_nothing():
 
 def test_few_rows_have_squares_alone(fitted):
     logs = SYSTEM.logs(BEHAVIOUR, 10, 20, seed=0)
-    assert fitted_q(logs, TARGET, 3, generator=stream()).form == "diagonal"
+    assert fitted_q(logs, TARGET, 3, generator=stream()).features.form == "diagonal"
 
 
 def test_a_recursion_that_runs_away_has_no_value(fitted):

@@ -5,13 +5,12 @@ With a simulator: `train` policies, `collect` their logs, and `truth_of` one, to
 """
 
 from vestige.core import Estimate
-from vestige.policy.dynamics import Dynamics, Settings, Trajectories
+from vestige.policy.dynamics import Dynamics, Settings, Trajectories, TransitionRatio
 from vestige.policy.environments import REWARDS, Truth, collect, truth_of
 from vestige.policy.evaluation import Evaluation, evaluate, picture
 from vestige.policy.logs import Logs
 from vestige.policy.policies import GaussianPolicy, Policy
 from vestige.policy.training import PPO, train
-from vestige.policy.transitions import TransitionRatio
 
 __all__ = [
     "PPO",

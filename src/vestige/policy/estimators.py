@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from jaxtyping import Bool, Float, Float64
@@ -48,7 +49,6 @@ from vestige.core import Estimate, rng
 from vestige.policy.dynamics import Trajectories
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy
-from vestige.policy.transitions import TransitionRatio
 from vestige.ratios import weights
 from vestige.ratios.standardise import Standardiser, design
 
@@ -203,55 +203,48 @@ MOST_COLUMNS = 1000  # beyond so many the products are left out
 
 
 @dataclass(frozen=True, eq=False)
-class FittedQ:
-    """theta[h] for h = 0 ... horizon; `value` is NaN where the recursion ran away; `resampled` its bootstrap."""
+class QuadraticFeatures:
+    """phi(s, a), and its expectation over the actions of a policy."""
 
     standardise: Standardiser
     form: str
+    policy: Policy
+
+    def __call__(self, s: Tensor, a: Tensor) -> Float64[Tensor, "n f"]:
+        """phi, row by row."""
+        return design(self.standardise(torch.cat([s.double(), a.double()], 1)), self.form)
+
+    def expected(self, s: Tensor, generator: torch.Generator) -> Float64[Tensor, "n f"]:
+        """phi averaged over draws of the policy's action."""
+        drawn = (self(s, self.policy.act(s, generator=generator)) for _ in range(ACTION_DRAWS))
+        return reduce(torch.add, drawn) / ACTION_DRAWS
+
+
+@dataclass(frozen=True, eq=False)
+class FittedQ:
+    """theta[h] for h = 0 ... horizon; `value` is NaN where the recursion ran away; `resampled` its bootstrap."""
+
+    features: QuadraticFeatures
     theta: Float64[Tensor, "h_1 f"]
     value: float
     resampled: Float64[Tensor, " b"]  # those that did not run away
     lost: float  # the share of resamples that did
-    policy: Policy
 
     def q(self, s: Tensor, a: Tensor, left: Tensor) -> Float64[Tensor, " n"]:
         """Q(s, a) with `left` steps to go, row by row."""
-        return (_features(self.standardise, self.form, s, a) * self.theta[left]).sum(1)
+        return (self.features(s, a) * self.theta[left]).sum(1)
 
     def v(self, s: Tensor, left: Tensor, *, generator: torch.Generator) -> Float64[Tensor, " n"]:
         """V(s) with `left` steps to go, row by row."""
-        phi = _expected(self.standardise, self.form, s, self.policy, generator)
-        return (phi * self.theta[left]).sum(1)
+        return (self.features.expected(s, generator) * self.theta[left]).sum(1)
 
 
-def _features(standardise: Standardiser, form: str, s: Tensor, a: Tensor) -> Float64[Tensor, "n f"]:
-    return design(standardise(torch.cat([s.double(), a.double()], 1)), form)
-
-
-def _expected(
-    standardise: Standardiser, form: str, s: Tensor, policy: Policy, generator: torch.Generator
-) -> Float64[Tensor, "n f"]:
-    """Features averaged over the policy's actions."""
-    total = _features(standardise, form, s, policy.act(s, generator=generator))
-    for _ in range(ACTION_DRAWS - 1):
-        total += _features(standardise, form, s, policy.act(s, generator=generator))
-    return total / ACTION_DRAWS
-
-
-def fitted_q(
-    logs: Logs,
-    policy: Policy,
-    horizon: int,
-    discount: float = 1.0,
-    *,
-    generator: torch.Generator,
-) -> FittedQ:
+def fitted_q(logs: Logs, policy: Policy, horizon: int, discount: float = 1.0, *, generator: torch.Generator) -> FittedQ:
     """Q of `policy` for every number of steps to go, and its value from the logs' first states."""
     x = torch.cat([logs.observations.double(), logs.actions.double()], 1)
-    standardise = Standardiser.of(x)
     products = x.shape[1] * (x.shape[1] + 1) // 2
     full = products <= min(len(x) / ROWS_A_PRODUCT, MOST_COLUMNS)
-    form = "full" if full else "diagonal"
+    features = QuadraticFeatures(Standardiser.of(x), "full" if full else "diagonal", policy)
     episodes = len(logs.lengths)
     blocks = min(BLOCKS, episodes)
     block_of = torch.arange(episodes) * blocks // episodes
@@ -259,11 +252,11 @@ def fitted_q(
     for block in range(blocks):
         inside = block_of == block
         rows = inside[logs.episodes]
-        phi = _features(standardise, form, logs.observations[rows], logs.actions[rows])
-        after = _expected(standardise, form, logs.next_observations[rows], policy, generator)
+        phi = features(logs.observations[rows], logs.actions[rows])
+        after = features.expected(logs.next_observations[rows], generator)
         if logs.terminated is not None:
             after[logs.terminated[rows]] = 0.0
-        first = _expected(standardise, form, logs.initial[inside], policy, generator).sum(0)
+        first = features.expected(logs.initial[inside], generator).sum(0)
         sums.append((phi.mT @ phi, phi.mT @ after, phi.mT @ logs.rewards[rows], first, inside.sum().double()))
     moments = [torch.stack(part) for part in zip(*sums, strict=True)]
     # As much as the largest logged reward at every step, tenfold for noise.
@@ -273,7 +266,7 @@ def fitted_q(
     drawn = torch.stack([_solve(moments, row, horizon, discount)[1] for row in counts[1:]])
     found = float(value) if float(value.abs()) <= most else math.nan
     kept = drawn[drawn.abs() <= most]
-    return FittedQ(standardise, form, theta, found, kept, 1 - len(kept) / FITTED_RESAMPLES, policy)
+    return FittedQ(features, theta, found, kept, 1 - len(kept) / FITTED_RESAMPLES)
 
 
 def _solve(
@@ -291,25 +284,16 @@ def _solve(
     return torch.stack(theta), first @ theta[-1] / episodes
 
 
-NAN = math.nan
 MOST_LOST = 0.05  # share of resamples in which fitted Q may run away before its interval is withheld
 RAN_AWAY = "the recursion ran away: the features do not carry this policy"
 
 
 def _resampled(
-    value: float, ends: tuple[float, float], said: str, ess: float | None = None, **details: float | None
+    values: Float64[Tensor, " b"], said: str, ess: float | None = None, pareto_k: float | None = None
 ) -> Estimate:
-    """A value with its interval from resamples, what it rests on in words, and further numbers that are known."""
-    known = {name: number for name, number in details.items() if number is not None}
-    return Estimate(value, *ends, ess=ess, notes=(said,), details=known)
-
-
-def transition_log_ratios(ratio: TransitionRatio, simulated: Trajectories) -> Float64[Tensor, "c n h"]:
-    """log w of every simulated transition by every classifier."""
-    n, h, _ = simulated.actions.shape
-    s, a = simulated.observations[:, :-1].flatten(0, 1), simulated.actions.flatten(0, 1)
-    after, members = simulated.observations[:, 1:].flatten(0, 1), simulated.members.repeat_interleave(h)
-    return ratio.log_ratio(s, a, after, members).reshape(-1, n, h)
+    """The first value with the interval of the others, its resamples; what it rests on in words and numbers."""
+    details = {} if pareto_k is None else {"pareto_k": pareto_k}
+    return Estimate(float(values[0]), *interval(values[1:]), ess=ess, notes=(said,), details=details)
 
 
 def from_model(
@@ -337,18 +321,18 @@ def from_model(
         "lfiw_tempered": weighted_values(cut, returns, hs, counts, mix, min_ess=ess),
     }
     plain = counts @ returns / counts.sum(1)
-    found = {"model": _resampled(float(plain[0]), interval(plain[1:]), f"{len(returns)} simulated trajectories")}
+    found = {"model": _resampled(plain, f"{len(returns)} simulated trajectories")}
     log_w = trajectory_log_weights(log_ratio, hs[-1])
     tempered = torch.stack([weights.temper(row, ess).log_weights for row in trajectory_log_weights(cut, hs[-1])])
     tails = {"lfiw": _tail(log_w), "lfiw_tempered": _tail(tempered)}
     notes = {"lfiw": f"all {hs[-1]} steps weighted", "lfiw_tempered": f"weights flattened to an ESS of {ess:.0%}"}
-    for name, curve in curves.items():
-        ends = (float(part[-1]) for part in (curve.values, curve.low, curve.high, curve.ess))
-        value, low, high, size = ends
-        alpha = float(curve.alpha[-1])
-        found[name] = _resampled(value, (low, high), notes[name], size, pareto_k=tails[name], alpha=alpha)
+    for name, c in curves.items():
+        value, low, high, size, alpha = (float(x[-1]) for x in (c.values, c.low, c.high, c.ess, c.alpha))
+        details = {"alpha": alpha} if tails[name] is None else {"pareto_k": tails[name], "alpha": alpha}
+        found[name] = Estimate(value, low, high, ess=size, notes=(notes[name],), details=details)
     control = shuffled(tempered, returns, resamples, generator=rng.fork(seed, "shuffled"))
-    found["shuffled"] = _resampled(float(control.mean()), interval(control), "the same weights, permuted at random")
+    permuted = "the same weights, permuted at random"
+    found["shuffled"] = Estimate(float(control.mean()), *interval(control), notes=(permuted,))
     return found, curves, control
 
 
@@ -363,23 +347,22 @@ def from_logs(
 ) -> dict[str, Estimate]:
     """What the logs say without a model of the dynamics."""
     known = fitted_q(logs, policy, horizon, discount, generator=rng.fork(seed, "fitted q"))
-    fitted = _fitted(known)
+    names = ("logged", "per_decision", "fitted_q", "doubly_robust")
+    found = dict.fromkeys(names, Estimate.refused(f"no two logged episodes have {horizon} steps"))
+    found["fitted_q"] = _fitted(known)
     episodes = Episodes.of(logs, horizon, policy)
     n = len(episodes.rewards)
     if n < 2:
-        missing = Estimate.refused(f"no two logged episodes have {horizon} steps")
-        return {"logged": missing, "per_decision": missing, "fitted_q": fitted, "doubly_robust": missing}
+        return found
     counts = episode_counts(n, resamples, rng.fork(seed, "episodes"))
-    logged = counts @ episodes.returns(discount) / n
-    found = {"logged": _resampled(float(logged[0]), interval(logged[1:]), f"{n} logged episodes")}
+    found["logged"] = _resampled(counts @ episodes.returns(discount) / n, f"{n} logged episodes")
     if episodes.log_ratio is None:
         missing = Estimate.refused("the logs hold no action densities")
-        return found | {"per_decision": missing, "fitted_q": fitted, "doubly_robust": missing}
+        return found | {"per_decision": missing, "doubly_robust": missing}
     last = episodes.log_ratio[:, -1]
     size, k = weights.ess(last), weights.tail_index(last)
     values = doubly_robust(episodes.log_ratio, episodes.rewards, counts, discount)
-    found["per_decision"] = _resampled(float(values[0]), interval(values[1:]), f"{n} logged episodes", size, pareto_k=k)
-    found["fitted_q"] = fitted
+    found["per_decision"] = _resampled(values, f"{n} logged episodes", size, k)
     if not math.isfinite(known.value):
         return found | {"doubly_robust": Estimate.refused(RAN_AWAY)}
     left = (horizon - torch.arange(horizon)).expand(n, -1).flatten()
@@ -387,17 +370,16 @@ def from_logs(
     q = known.q(s, a, left).reshape(n, horizon) * episodes.alive
     v = known.v(s, left, generator=rng.fork(seed, "doubly robust")).reshape(n, horizon) * episodes.alive
     values = doubly_robust(episodes.log_ratio, episodes.rewards, counts, discount, q, v)
-    note = "fitted-Q corrected by per-decision weights"
-    return found | {"doubly_robust": _resampled(float(values[0]), interval(values[1:]), note, size, pareto_k=k)}
+    return found | {"doubly_robust": _resampled(values, "fitted-Q corrected by per-decision weights", size, k)}
 
 
 def _fitted(known: FittedQ) -> Estimate:
     """Fitted Q's value; without an interval where it, or more than a few of its resamples, ran away."""
     if not math.isfinite(known.value):
         return Estimate.refused(RAN_AWAY, details={"lost": known.lost})
-    note = f"features: {known.form} quadratic"
+    note, ends = f"features: {known.features.form} quadratic", (math.nan, math.nan)
     if known.lost > MOST_LOST:
-        return _resampled(
-            known.value, (NAN, NAN), f"{note}; {known.lost:.0%} of the resamples ran away", lost=known.lost
-        )
-    return _resampled(known.value, interval(known.resampled), note, lost=known.lost)
+        note += f"; {known.lost:.0%} of the resamples ran away"
+    else:
+        ends = interval(known.resampled)
+    return Estimate(known.value, *ends, notes=(note,), details={"lost": known.lost})

@@ -34,12 +34,11 @@ from vestige import show
 from vestige.core import Estimate, checks, rng
 from vestige.core.numerics import Moments
 from vestige.core.plain import plain
-from vestige.policy.dynamics import Dynamics, Settings, Trajectories, require_rows
+from vestige.policy.dynamics import Dynamics, Settings, Trajectories, TransitionRatio, require_rows
 from vestige.policy.environments import Reward
-from vestige.policy.estimators import MOST_LOST, Weighted, from_logs, from_model, transition_log_ratios
+from vestige.policy.estimators import MOST_LOST, Weighted, from_logs, from_model
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy, require_bounds, require_inside, require_widths
-from vestige.policy.transitions import TransitionRatio
 from vestige.ratios.standardise import Standardiser
 
 if TYPE_CHECKING:
@@ -217,7 +216,7 @@ def evaluate(
     simulated = dynamics.rollout(policy, logs.initial[starts], horizon, generator=rng.fork(seed, "rollout"))
     report_progress(0.75, "classifiers are trained")
     ratio.fit(dynamics, logs, dynamics.folds(logs, seed), seed=seed)
-    log_ratio = transition_log_ratios(ratio, simulated)
+    log_ratio = ratio.of_trajectories(simulated)
     within = ratio.within(log_ratio)
     report_progress(0.9, "values are estimated")
     steps = tuple(sorted({round(horizon * i / 10) for i in range(11)}))

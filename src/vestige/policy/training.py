@@ -63,11 +63,6 @@ class PPO:
         checks.whole(self.rollout * self.environments, "rollout", "PPO", low=2)
 
 
-def default_folder() -> Path:
-    """`policies` in the folder where downloads are kept: VESTIGE_CACHE, or the system's cache folder of this user."""
-    return cache_folder() / "policies"
-
-
 def train(
     name: str,
     steps: Sequence[int],
@@ -80,7 +75,8 @@ def train(
 ) -> list[GaussianPolicy]:
     """The policy for environment `name` after each number of `steps`, which are rounded up to whole rollouts.
 
-    From the cache in `folder` if all of them are there. `on_progress` hears the share that is done and a few words.
+    From the cache in `folder` if all of them are there, without one `policies` in the folder where downloads are kept:
+    VESTIGE_CACHE, or the system's cache folder of this user. `on_progress` hears how much is done, with a few words.
     """
     settings = settings or PPO()
     for one in steps:
@@ -89,7 +85,7 @@ def train(
         checks.refuse("steps", OWNER, "rising numbers, one or more", list(steps))
     checks.whole(seed, "seed", OWNER, low=0)
     name = describe(name).name  # refused before any work
-    place = Path(folder) if folder is not None else default_folder()
+    place = Path(folder) if folder is not None else cache_folder() / "policies"
     paths = [_entry(place, key_of(name, one, settings, seed)) for one in steps]
     found = [_read(path) for path in paths] if cached else [None]
     if None not in found:

@@ -13,8 +13,8 @@ one at the end is judged from those logs alone (`policy.evaluate`), and then let
 
 Deviations from section 3.3 and App. C.5. One training gives both policies, which the paper trained with settings of
 their own that it does not name. The reward function is known, as there; for HalfCheetah and Swimmer it is known up to
-the speed within a step (`policy.environments`). Dynamics, classifier and tempering deviate as `policy.dynamics`,
-`policy.transitions` and `policy.value` say; the preset `paper` has the paper's dynamics and what its classifier sees,
+the speed within a step (`policy.environments`). Dynamics, classifier and tempering deviate as `policy.dynamics`
+and `policy.estimators` say; the preset `paper` has the paper's dynamics and what its classifier sees,
 but not its size of the classifier. HumanoidStandup has 348 observations in gymnasium's version 5, not the 376 of Table
 6. Swimmer is trained with a discount of 0.9999, without which PPO hardly learns it. Beyond the paper: tempered weights
 with log-ratios that are cut, shuffled weights as a control, and what the logs say without a model (importance sampling,
