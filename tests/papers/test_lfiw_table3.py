@@ -133,7 +133,7 @@ def test_a_deal_at_random_is_no_gain_whatever_its_mean_is():
     """Deals and the truth as they are known: which come as near as the tempered value, and how far off is one."""
     deals = number([90.0, 95.0, 104.0, 110.0])
     nothing = lfiw_policies.Evaluation({"lfiw_tempered": Estimate(106.0)}, {}, deals, 10, 0.0, "good", (), {})
-    values = lfiw_policies.values_of(Truth(100.0, 1.0, number([100.0]), 10), nothing)
+    values = lfiw_policies.values_of(Truth(100.0, 1.0, number([100.0])), nothing)
     assert values["deals"].tolist() == pytest.approx([(10 + 5 + 4 + 10) / 4, 0.5])
 
 

@@ -2,12 +2,11 @@
 
 import pytest
 
+from vestige.core import Estimate
 from vestige.policy.evaluation import judge
 
 FINE = {
     "trajectories": 1000,
-    "raw_ess": 400.0,
-    "alpha": 1.0,
     "outside": 0.01,
     "clipped": 0.0,
     "accuracy": 0.6,
@@ -16,13 +15,22 @@ FINE = {
     "whole": 100,
     "horizon": 50,
 }
-VALUES = {"lfiw_tempered": (5.0, 4.0, 6.0), "shuffled": (3.0, 2.5, 3.5), "fitted_q": (5.0, 4.0, 6.0)}
+
+
+def judged(*, raw_ess=400.0, alpha=1.0, lost=0.0, shuffled=(3.0, 2.5, 3.5), fitted_q=(5.0, 4.0, 6.0), **found):
+    estimates = {
+        "lfiw": Estimate(5.0, 4.0, 6.0, ess=raw_ess),
+        "lfiw_tempered": Estimate(5.0, 4.0, 6.0, details={"alpha": alpha}),
+        "shuffled": Estimate(*shuffled),
+        "fitted_q": Estimate(*fitted_q, details={"lost": lost}),
+    }
+    return judge(estimates, **(FINE | found))
 
 
 def test_nothing_speaks_against_it():
-    assert judge(VALUES, **FINE) == ("good", ())
+    assert judged() == ("good", ())
     at_the_limits = {"whole": 2, "lost": 0.05, "reward_gap": (0.5, -0.1)}
-    assert judge(VALUES, **(FINE | at_the_limits)) == ("good", ())
+    assert judged(**at_the_limits) == ("good", ())
 
 
 @pytest.mark.parametrize(
@@ -43,19 +51,19 @@ def test_nothing_speaks_against_it():
     ],
 )
 def test_each_limit_is_said(found, verdict, word):
-    given, warnings = judge(VALUES, **(FINE | found))
+    given, warnings = judged(**found)
     assert given == verdict
     assert len(warnings) == 1
     assert word in warnings[0]
 
 
 def test_the_control_speaks():
-    inside = VALUES | {"shuffled": (5.0, 4.0, 6.0)}
-    assert "is no correction" in judge(inside, **FINE)[1][0]
+    inside = (5.0, 4.0, 6.0)
+    assert "is no correction" in judged(shuffled=inside)[1][0]
     # Weights that are all equal correct nothing because nothing is wrong.
-    assert judge(inside, **(FINE | {"raw_ess": 999.0})) == ("good", ())
+    assert judged(shuffled=inside, raw_ess=999.0) == ("good", ())
 
 
 def test_a_missing_fitted_q_is_said():
     nan = float("nan")
-    assert "ran away" in judge(VALUES | {"fitted_q": (nan, nan, nan)}, **FINE)[1][0]
+    assert "ran away" in judged(fitted_q=(nan, nan, nan))[1][0]

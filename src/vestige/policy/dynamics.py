@@ -51,6 +51,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 from torch.nn.functional import softplus
+from torch.nn.utils.rnn import pad_sequence
 
 from vestige import store
 from vestige.core import NotFitted, VestigeWarning, checks, rng
@@ -109,13 +110,8 @@ def nll(mean: Tensor, log_var: Tensor, y: Tensor) -> Float[Tensor, " m"]:
 
 def padded(groups: Int64[Tensor, " n"], members: int) -> Int64[Tensor, "m r"]:
     """Rows of each group, as many columns as the largest has; -1 fills up. Groups beyond `members` are left out."""
-    order = torch.argsort(groups, stable=True)
-    counts = torch.bincount(groups, minlength=members)
-    place = torch.arange(len(groups)) - (counts.cumsum(0) - counts)[groups[order]]
-    kept = groups[order] < members
-    table = torch.full((members, int(counts[:members].max())), -1)
-    table[groups[order][kept], place[kept]] = order[kept]
-    return table
+    rows = [(groups == i).nonzero().squeeze(1) for i in range(members)]
+    return pad_sequence(rows, batch_first=True, padding_value=-1)
 
 
 def unpadded(values: Float[Tensor, "m r d"], rows: Int64[Tensor, "m r"]) -> Float[Tensor, "n d"]:
@@ -190,7 +186,7 @@ def _train(
     judged = min(settings.judged, *map(len, held))
     look = torch.stack([rows[torch.randperm(len(rows), generator=order)[:judged]] for rows in held])
     taught = [(folds != i).nonzero().squeeze(1) for i in range(members)]
-    table = torch.nn.utils.rnn.pad_sequence(taught, batch_first=True)
+    table = pad_sequence(taught, batch_first=True)
     counts = torch.tensor([len(rows) for rows in taught])[:, None]
 
     parameters = net.parameters()
@@ -289,7 +285,7 @@ class Dynamics:
         s, a = logs.observations, logs.actions.to(logs.observations.dtype)
         change = logs.next_observations - s
         known = torch.cat([s, a], 1)
-        both = torch.stack([logs.observations, logs.next_observations])
+        both = torch.stack([s, logs.next_observations])
         low, high = both.amin((0, 1)), both.amax((0, 1))
         self.limits_ = torch.stack([low - MARGIN * (high - low), high + MARGIN * (high - low)]).float()
 

@@ -132,9 +132,8 @@ def make_one(name: str) -> Any:  # noqa: ANN401 - gymnasium has no types here
     except (gymnasium.error.Error, ImportError) as error:
         near = difflib.get_close_matches(str(name), gymnasium.registry, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise UnknownName(
-            f"The 'name' of {OWNER} must be one that gymnasium knows. Got {name!r} instead.{hint}"
-        ) from error
+        told = f"The 'name' of {OWNER} must be one that gymnasium knows. Got {name!r} instead.{hint}"
+        raise UnknownName(told) from error
     try:
         with _mujoco_heard():
             environment = gymnasium.make(name)
@@ -204,12 +203,11 @@ def _mujoco_heard() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Truth:
-    """Mean return over the first `horizon` steps and its standard error over the episodes."""
+    """Mean return over a number of steps and its standard error over the episodes."""
 
     value: float
     se: float
     returns: Float64[Tensor, " n"]
-    horizon: int
 
 
 def collect(
@@ -243,7 +241,7 @@ def truth_of(logs: Logs, horizon: int) -> Truth:
     if len(rows) < 2:
         checks.refuse("logs", "truth_of", f"two or more episodes of {horizon} steps", f"{len(rows)}")
     returns = (logs.rewards[rows] * alive).sum(1)
-    return Truth(float(returns.mean()), float(returns.std()) / math.sqrt(len(returns)), returns, horizon)
+    return Truth(float(returns.mean()), float(returns.std()) / math.sqrt(len(returns)), returns)
 
 
 def _together(environments: Environments, policy: Policy, numbers: range, horizon: int, seed: int) -> dict[str, Tensor]:
@@ -289,6 +287,7 @@ def _fits(policy: Policy, space: Space, horizon: int) -> None:
 
 
 Reward = Callable[[Tensor, Tensor, Tensor], Tensor]
+# The shapes of states, actions and rewards, of any number of rows.
 S: TypeAlias = Float[Tensor, "*n s"]
 A: TypeAlias = Float[Tensor, "*n a"]
 R: TypeAlias = Float[Tensor, "*n"]

@@ -63,11 +63,9 @@ class Limits:
 
 
 def judge(
-    estimates: Mapping[str, tuple[float, float, float]],
+    estimates: Mapping[str, Estimate],
     *,
     trajectories: int,
-    raw_ess: float,
-    alpha: float,
     outside: float,
     clipped: float,
     accuracy: float,
@@ -75,15 +73,16 @@ def judge(
     episodes: int,
     whole: int,
     horizon: int,
-    lost: float = 0.0,
     reward_gap: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[str, tuple[str, ...]]:
-    """The verdict, and what it rests on; `estimates` are (value, low, high) by name.
+    """The verdict, and what it rests on.
 
-    `whole` episodes have `horizon` steps or ended before; `lost` is the share of fitted Q's resamples that ran away;
-    `reward_gap` is (root mean square, mean) of the known reward less the logged one, in deviations of the latter.
+    `whole` episodes have `horizon` steps or ended before; `reward_gap` is (root mean square, mean) of the known reward
+    less the logged one, in deviations of the latter.
     """
-    limits = Limits()
+    limits, tempered, control = Limits(), estimates["lfiw_tempered"], estimates["shuffled"]
+    raw_ess, alpha = estimates["lfiw"].ess or 0.0, tempered.details["alpha"]
+    fitted, lost = estimates["fitted_q"], estimates["fitted_q"].details.get("lost", 0.0)
     bad: list[str] = []
     care: list[str] = []
     if outside > limits.outside:
@@ -103,10 +102,10 @@ def judge(
             f"Untempered, the weights are worth {raw_ess:.1f} trajectories; they were flattened with exponent "
             f"{alpha:.2g}. That is a soft choice of trajectories that look real, not the whole correction."
         )
-    value, (_, low, high) = estimates["lfiw_tempered"][0], estimates["shuffled"]
-    if low <= value <= high and raw_ess < limits.equal * trajectories:
+    if control.low <= tempered.value <= control.high and raw_ess < limits.equal * trajectories:
         care.append(
-            f"Weights in random orders give {low:.4g} to {high:.4g}: the weighted value {value:.4g} is no correction."
+            f"Weights in random orders give {control.low:.4g} to {control.high:.4g}: the weighted value "
+            f"{tempered.value:.4g} is no correction."
         )
     if terminal:
         care.append("The logs hold terminal states; the model simulates on as if no episode ended.")
@@ -117,7 +116,7 @@ def judge(
             f"{'One logged episode has' if whole == 1 else 'No logged episode has'} {horizon} steps: what is said of "
             "the later ones is the model's word alone."
         )
-    if not math.isfinite(estimates["fitted_q"][0]):
+    if not math.isfinite(fitted.value):
         care.append("Fitted-Q evaluation ran away: its features do not carry this policy.")
     elif lost > limits.lost:
         care.append(f"Fitted-Q evaluation ran away in {lost:.0%} of the resamples: its value hangs on few episodes.")
@@ -226,10 +225,8 @@ def evaluate(
     beyond = coverage(logs, simulated)
     outside = float(beyond.mean())
     verdict, warnings = judge(
-        {name: (e.value, e.low, e.high) for name, e in estimates.items()},
+        estimates,
         trajectories=len(simulated.rewards),
-        raw_ess=float(curves["lfiw"].ess[-1]),
-        alpha=float(curves["lfiw_tempered"].alpha[-1]),
         outside=outside,
         clipped=simulated.clipped,
         accuracy=max(ratio.report_["accuracy"]),
@@ -237,7 +234,6 @@ def evaluate(
         episodes=len(logs.lengths),
         whole=len(logs.first(horizon)[0]),
         horizon=horizon,
-        lost=estimates["fitted_q"].details.get("lost", 0.0),
         reward_gap=gap,
     )
     report_progress(1.0, "done")
