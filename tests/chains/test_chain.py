@@ -78,9 +78,9 @@ def test_after_the_data_has_left_the_ratio_is_still_that_of_the_data():
     w, samples = chain.weights(0), normal(4000, 2, 0.6, 0.8)
     assert float(w.mean()) == pytest.approx(1)
     assert float((w[:, None] * samples).mean(0).abs().max()) < 0.1  # the mean of p; that of q is 0.6
-    stand_in, v = chain.anchor_samples(0)
-    assert torch.equal(stand_in, normal(4000, 1, 0.2))
-    torch.testing.assert_close(v @ stand_in, normal(4000, 0).mean(0), atol=5e-3, rtol=0)
+    anchors, v = chain.anchor_samples(0)
+    assert torch.equal(anchors, normal(4000, 1, 0.2))
+    torch.testing.assert_close(v @ anchors, normal(4000, 0).mean(0), atol=5e-3, rtol=0)
     row = chain.divergences(["kl"]).iloc[0]
     assert abs(row.value - gaussian_divergence("kl", p, q)) < 3 * row.std_error
 

@@ -1,4 +1,4 @@
-"""A chain judges a generator against data that is gone: log p/q_t and divergences for every task, step after step.
+"""A chain compares a generator with data that is gone: log p/q_t and divergences for every task, step after step.
 
     chain = Chain()
     chain.step(real={"cats": x}, model={"cats": samples})        # the data is here for the last time
@@ -15,7 +15,7 @@ truth. The unit of cost is a 2048 x 2048 float32 product on one thread. `python 
 --first-seed 100` with
     --bed fig2a (2-d Gaussian; 27 units)   kl t=5 0.314(.016) truth 0.313, 20 of 20; t=10 2.594(.070) 2.614, 20 of 20
     --bed melting (two modes; 29 units)    kl t=5 0.987(.030) truth 0.945, 19 of 20; t=10 3.206(.094) 3.118, 19 of 20
-docs/chains.md has the other beds and divergences, what fails, and the open problem of many dimensions.
+docs/chains.md has the other drifts and divergences, what fails, and the open problem of many dimensions.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Chain:
         *,
         seed: int = 0,
     ) -> StepReport:
-        """Judge this step's model samples, of every task, by the data of tasks that are new in it and by what is kept.
+        """Compare this step's model samples, of every task, with the data of new tasks and with what is kept of others.
 
         A refusal or an error leaves the chain as it was.
         """

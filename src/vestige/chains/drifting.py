@@ -1,7 +1,7 @@
 """The drifting Gaussians of CDRE section 4.1, of one task or of many: a test bed of chains whose truth is known.
 
 A task's data p is seen at the step in which it arrives; the model at step t = 1, 2, ... is q_t. Steps and tasks are
-numbered from 1, as in CDRE. Divergences between Gaussians are closed forms. `Drift` serves other laws too.
+numbered from 1, as in CDRE. Divergences between Gaussians are closed forms. `Drift` serves other distributions too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAPER_SPACING = 2.0
 
 
 @runtime_checkable
-class Law(Protocol):
+class Distribution(Protocol):
     """A density that can be drawn from."""
 
     def sample(self, n: int, *, generator: torch.Generator) -> Float[Tensor, "n d"]:
@@ -36,7 +36,7 @@ class Law(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """The law of each task's data, and the model's at every step; samples of both, and the truth between them.
+    """The distribution of each task's data, and the model's at every step; samples of both, and the truth between them.
 
     With `multi_task` task k arrives at step k; otherwise task 1 is all there is.
     """
@@ -44,8 +44,8 @@ class Drift:
     name: str
     d: int
     n_steps: int
-    real_law: Callable[[int], Law]  # of a task
-    model_law: Callable[[int, int], Law]  # of a step and a task
+    real_distribution: Callable[[int], Distribution]  # of a task
+    model_distribution: Callable[[int, int], Distribution]  # of a step and a task
     multi_task: bool = False
 
     def tasks(self, t: int) -> range:
@@ -53,16 +53,16 @@ class Drift:
         whole(t, "t", self.name, low=1, high=self.n_steps)
         return range(1, t + 1) if self.multi_task else range(1, 2)
 
-    def p(self, task: int = 1) -> Law:
-        """The real law of `task`."""
+    def p(self, task: int = 1) -> Distribution:
+        """The distribution of the data of `task`."""
         whole(task, "task", self.name, low=1, high=self.n_steps if self.multi_task else 1)
-        return self.real_law(task)
+        return self.real_distribution(task)
 
-    def q(self, t: int, task: int = 1) -> Law:
-        """The model's law of `task` at step `t`."""
+    def q(self, t: int, task: int = 1) -> Distribution:
+        """The model's distribution of `task` at step `t`."""
         if whole(task, "task", self.name, low=1) not in self.tasks(t):
             refuse("task", self.name, f"one that step {t} has learnt ({self.tasks(t)[-1]} at most)", task)
-        return self.model_law(t, task)
+        return self.model_distribution(t, task)
 
     def real(self, task: int, n: int, seed: int) -> Float[Tensor, "n d"]:
         """`n` real samples of `task`, float64."""
@@ -81,11 +81,12 @@ class Drift:
     def true(self, name: str, t: int, task: int | None = None) -> float:
         """The true divergence `name` of p(.|task) from q_t(.|task); averaged over the tasks of step `t` when None."""
         tasks = self.tasks(t) if task is None else [task]
-        return sum(self._true(name, t, i) for i in tasks) / len(tasks)  # CDRE Eq. 13
+        return sum(self.true_of(name, t, i) for i in tasks) / len(tasks)  # CDRE Eq. 13
 
-    def _true(self, name: str, t: int, task: int) -> float:
+    def true_of(self, name: str, t: int, task: int) -> float:
+        """The true divergence of one task, by the closed form of Gaussians; a drift of others overrides it."""
         p, q = self.p(task), self.q(t, task)
-        assert isinstance(p, Gaussian)  # other laws have truths of their own
+        assert isinstance(p, Gaussian)
         assert isinstance(q, Gaussian)
         return gaussian_divergence(name, p, q)
 
@@ -116,7 +117,7 @@ def gaussians(
         refuse("n_steps", owner, f"below {1 / moved:g}, where the model's std reaches 0", n_steps)
     apart = PAPER_SPACING if multi_task else 0.0
 
-    def model(t: int, task: int) -> Law:
+    def model(t: int, task: int) -> Distribution:
         k = t - task + 1
         return Gaussian.isotropic(apart * task + moved * k, 1.0 - moved * k, d)
 

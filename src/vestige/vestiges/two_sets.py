@@ -194,8 +194,8 @@ def _p_value(p: Tensor, q: Tensor, weights: Tensor | None, rows: int, seed: int)
     """Of a permutation test on at most `rows` rows a side.
 
     Weighted rows are first drawn by weight, half as many as they are worth, so that few are drawn twice. Measured over
-    300 pairs of one law, 800 rows a side, at the level of 5 %: 4 % are rejected; with mild exact weights 4 %; with
-    exact weights that are worth a handful of rows 9 %, which is too many.
+    300 pairs of one distribution, 800 rows a side, at the level of 5 %: 4 % are rejected; with mild exact weights 4 %;
+    with exact weights that are worth a handful of rows 9 %, which is too many.
     """
     if weights is not None:
         worth = float(1 / weights.square().sum())

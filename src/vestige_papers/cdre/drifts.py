@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.chains import Drift, Law
+from vestige.chains import Distribution, Drift
 from vestige.core import Estimate, rng
 from vestige.core.checks import number, refuse, whole
 from vestige.ratios import divergences
@@ -82,10 +82,11 @@ class SinhArcsinh:
 class DriftBed(Drift):
     """A drift of distributions that need not be Gaussian, of one task."""
 
-    def _true(self, name: str, t: int, task: int) -> float:
+    def true_of(self, name: str, t: int, task: int) -> float:
+        """A closed form between Gaussians, an integral in the plane, or an average over fixed draws."""
         p, q = self.p(task), self.q(t, task)
         if isinstance(p, Gaussian) and isinstance(q, Gaussian):
-            return super()._true(name, t, task)
+            return super().true_of(name, t, task)
         if self.d <= 2:
             box = [-BOX] * self.d, [BOX] * self.d
             return integrated_divergence(name, p.log_prob, q.log_prob, *box, points=801)
@@ -122,7 +123,7 @@ def melting(*, n_steps: int = 10, reach: float = 1.95) -> DriftBed:
     corner = torch.full((2,), number(reach, "reach", "melting"), dtype=torch.float64)
     ends = torch.stack([corner, -corner])
 
-    def model(t: int, _: int) -> Law:
+    def model(t: int, _: int) -> Distribution:
         return Modes(ends * (1 - t / n_steps), 1.0)
 
     return DriftBed("melting", 2, n_steps, lambda _: Modes(ends, 1.0), model)
@@ -137,7 +138,7 @@ def skewed(*, n_steps: int = 10) -> DriftBed:
     tail = torch.tensor([0.75, 0.8, 0.9, 1.0, 1.0], dtype=torch.float64)
     still = torch.zeros(5, dtype=torch.float64)
 
-    def model(t: int, _: int) -> Law:
+    def model(t: int, _: int) -> Distribution:
         a = t / n_steps
         return SinhArcsinh(still + 0.45 * a, 1 - 0.3 * a, skew * (1 - 0.5 * a), tail, basis)
 
@@ -152,7 +153,7 @@ def mixture(*, d: int = 64, n_steps: int = 30, modes: int = 8) -> DriftBed:
     means = 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)
     moves = torch.nn.functional.normalize(torch.randn(shape, generator=generator, dtype=torch.float64), dim=1)
 
-    def model(t: int, _: int) -> Law:
+    def model(t: int, _: int) -> Distribution:
         a = t / n_steps
         return Modes(means + 2.1 * a * moves, 1 - 0.17 * a)
 
@@ -179,7 +180,7 @@ def poor(d: int = 2, *, n_steps: int = 10, ess: float = 0.15, step: float = 0.02
         refuse("n_steps", "poor", f"below {1 + 1 / step:g}, where the model's std reaches 0", n_steps)
     first = math.sqrt(-math.log(ess) / d)
 
-    def model(t: int, _: int) -> Law:
+    def model(t: int, _: int) -> Distribution:
         return Gaussian.isotropic(first + step * (t - 1), 1 - step * (t - 1), d)
 
     return DriftBed("poor", d, n_steps, lambda _: Gaussian.isotropic(0.0, 1.0, d), model)
