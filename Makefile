@@ -9,7 +9,7 @@ CLUSTER := $(VENV)/.cluster
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-cluster lint format bench docs clean
+.PHONY: help demo test test-all test-cluster lint format bench docs lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,10 @@ format: $(STAMP)  ## put every file into the house format
 
 bench: $(STAMP)  ## speed against peers and floors, as ratios of CPU time on one thread
 	$(ONE_THREAD) $(BIN)/python -m benchmarks
+
+# Needs uv. Every file that pip may fetch for these versions, by its hash, on any system.
+lock:  ## write requirements.lock anew from pyproject.toml and constraints.txt
+	uv pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11.5 -c constraints.txt --extra policy --extra cluster pyproject.toml --output-file requirements.lock
 
 $(DOCS): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
