@@ -44,7 +44,14 @@ TOLERANCES = {
 }
 Z = 1.959963984540054  # 95 %
 # Versions of entries without a class of their own, as {"metrics/fid": 2}. What is not listed has version 1.
-VERSIONS: dict[str, int] = {}
+VERSIONS: dict[str, int] = {
+    # The standard error of FID is the delta method's, and halves are every other row.
+    "metrics/fid": 2,
+    "metrics/FID": 2,
+    "comparison/compare": 2,
+    "comparison/compare weighted": 2,
+    "comparison/compare standardised": 2,
+}
 # The loops that run the entries of a kind have versions of their own.
 LOOPS = {"methods": vs.protocol, "generation": loop}
 # Options that may have another spelling: the first one that the class has is taken.
@@ -268,7 +275,7 @@ BESIDE: dict[str, tuple[np.ndarray, ...]] = {
     "positive_forward_transfer": (BASELINE,),
 }
 CALLS: dict[str, list[dict[str, Any]]] = {
-    "fid": [{}, {"extrapolate": True}, {"std_error": True, "groups": 4}],
+    "fid": [{}, {"extrapolate": True}, {"std_error": True}],
     "kid": [{"form": "moments"}, {"form": "blocks"}],
     "mmd": [{}, {"bandwidth": 1.5}, {"kernel": "polynomial"}],
 }

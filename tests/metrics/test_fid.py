@@ -144,11 +144,28 @@ def test_extrapolation_warns_where_it_is_poor():
 @pytest.mark.parametrize("scale", [1.0, 1.3])
 def test_standard_error_is_the_spread_over_data_sets(scale):
     rng = np.random.default_rng(2)
-    results = [
-        fid(rng.normal(size=(300, 4)), scale * rng.normal(size=(200, 4)), std_error=True, groups=10) for _ in range(40)
-    ]
+    results = [fid(rng.normal(size=(300, 4)), scale * rng.normal(size=(200, 4)), std_error=True) for _ in range(40)]
     spread = np.std([r.value for r in results])
     assert np.mean([r.std_error for r in results]) == pytest.approx(spread, rel=0.35)
+
+
+@pytest.mark.parametrize(("n", "m", "d"), [(120, 90, 3), (30, 25, 40), (30, 60, 40), (60, 30, 40)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_standard_error_is_the_jackknifes(n, m, d, weighted):
+    rng = np.random.default_rng(3)
+    mixing = rng.normal(size=(d, d)) / d**0.5
+    x, y = rng.normal(size=(n, d)) @ mixing, rng.gamma(2.0, size=(m, d)) @ mixing
+    w = rng.uniform(0.2, 1.0, size=m) if weighted else np.ones(m)
+    variance = 0.0
+    for rows, left in (
+        (x, lambda i: (np.delete(x, i, 0), y, w)),
+        (y, lambda i: (x, np.delete(y, i, 0), np.delete(w, i))),
+    ):
+        values = np.array([fid(a, b, q_weights=v).value for a, b, v in map(left, range(len(rows)))])
+        variance += (len(rows) - 1) * values.var()
+    found = fid(x, y, q_weights=w if weighted else None, std_error=True).std_error
+    # Rows of a thin set hold up their own directions, so that leaving one out is no small step.
+    assert found == pytest.approx(variance**0.5, rel=0.08 if d < min(n, m) else 0.35)
 
 
 def test_accumulator_extrapolates_and_errs_as_the_function_does():
@@ -156,7 +173,7 @@ def test_accumulator_extrapolates_and_errs_as_the_function_does():
     ours = FID(groups=20).update(x).compute(FID(groups=20).update(y), extrapolate=True, std_error=True)
     theirs = fid(x, y, extrapolate=True, std_error=True)
     assert ours.value == pytest.approx(theirs.value, rel=1e-9)
-    assert ours.std_error == pytest.approx(theirs.std_error, rel=1e-9)
+    assert ours.std_error == pytest.approx(theirs.std_error, rel=0.5)  # twenty groups against every row
     with pytest.raises(InputError, match="4 groups"):
         FID().update(x).compute(FID().update(y), std_error=True)
 

@@ -140,10 +140,15 @@ def positive_rows(
 
 
 def two_sets(
-    p: object, q: object, p_weights: object | None, q_weights: object | None, owner: str
+    p: object,
+    q: object,
+    p_weights: object | None,
+    q_weights: object | None,
+    owner: str,
+    dtype: torch.dtype | None = torch.float64,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Both sets at the door: float64, equal widths, two or more rows of positive weight, weights that sum to one."""
-    p_, q_ = checks.pair(p, q, owner)
+    """Both sets at the door: equal widths, two or more rows of positive weight, weights that sum to one."""
+    p_, q_ = checks.pair(p, q, owner, dtype=dtype)
     p_, p_w = positive_rows(p_, checks.weights(p_weights, len(p_), "p_weights", owner), "p", owner)
     q_, q_w = positive_rows(q_, checks.weights(q_weights, len(q_), "q_weights", owner), "q", owner)
     return p_, q_, p_w, q_w

@@ -6,23 +6,35 @@ unbiased (n - 1; with weights the reliability form, divisor 1 - sum w^2 for weig
 FID is biased upwards by a clean c/n. `extrapolate=True` removes that term as in Chong and Forsyth 2020 (FID-infinity).
 Deviations: they fit a line over 15 random subset sizes of the model's samples; here both sets are cut in two halves,
 which use every sample once, and the line goes through whole and halves (Richardson); n is the effective sample size,
-so that weighted sets extrapolate too. The standard error is the delete-a-group jackknife's; the extrapolated value has
-the same first-order terms, hence the same standard error.
+so that weighted sets extrapolate too.
+
+The standard error is the delta method's. With T = S_q^1/2 (S_q^1/2 S_p S_q^1/2)^-1/2 S_q^1/2, which turns one Gaussian
+into the other (T S_p T = S_q), the distance changes with S_p by tr (I - T) dS_p, and with S_q by tr (I - T^-1) dS_q.
+So a row x of p weighs 2 (m_p - m_q)'a + a'(I - T)a with a = x - m_p, and the variance of these over n_p is p's part.
+T is never formed: for roots S_p = R_p'R_p, S_q = R_q'R_q and R_p S_q R_p' = E s^2 E', a'Ta = |s^-3/2 E'R_p S_q a|^2 and
+b'T^-1 b = |s^-1/2 E'R_p b|^2, also where fewer samples than features leave both singular. The test holds it against
+the jackknife. The extrapolated value has the same first-order terms, hence the same standard error.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import Estimate, VestigeWarning, checks
 from vestige.core.checks import ArrayLike, learnt, option
-from vestige.core.numerics import Moments, psd_root, sqrt_trace_gram, sqrt_trace_psd
-from vestige.metrics.base import Accumulator, WeightedRows, jackknife, measured, merged, two_sets
+from vestige.core.numerics import RANK_TOLERANCE, Moments, psd_root, sqrt_trace_gram, sqrt_trace_psd, weighted_mean
+from vestige.metrics.base import Accumulator, WeightedRows, measured, merged, two_sets
+
+BLOCK = 8192  # rows in float64 at once
+SLOPE_ROWS = 20_000  # that the standard error is read from
+
 
 # Of fewer samples than features, the rows themselves are a smaller summary than their covariance.
 Side: TypeAlias = Moments | WeightedRows
@@ -52,35 +64,81 @@ def _distance(p: Side, q: Side) -> float:
     return sum(_terms(p, q))
 
 
-def _estimate(p: list[Side], q: list[Side], *, extrapolate: bool, std_error: bool) -> Estimate:
-    """FID of two sets in equally many groups."""
-    whole_p, whole_q = merged(p), merged(q)
-    mean_term, covariance_term = _terms(whole_p, whole_q)
-    value, size_p, size_q = mean_term + covariance_term, whole_p.ess, whole_q.ess
+@dataclass(frozen=True)
+class Slope:
+    """The change of the distance with one side's rows x: gap'a + |a|^2 - |pull a|^2, where a = x - mean."""
+
+    mean: Float[Tensor, " d"]
+    gap: Float[Tensor, " d"]
+    pull: Float[Tensor, "r d"]
+
+    def variance(self, rows: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> float:
+        """This side's part of the variance of the distance, from at most SLOPE_ROWS of its rows."""
+        some = slice(None, None, -(-len(rows) // SLOPE_ROWS))
+        a = rows[some].to(torch.float64) - self.mean
+        slope = a @ self.gap + a.square().sum(1) - (a @ self.pull.mT).square().sum(1)
+        w = torch.full_like(slope, 1 / len(rows)) if weights is None else weights[some] / weights.sum()
+        spread = w.square() @ (slope - weighted_mean(slope, w)).square()
+        return float(spread) * len(rows) / (len(slope) - 1)
+
+    def variance_of_groups(self, groups: list[Moments]) -> float:
+        """The same from the moments of groups of rows."""
+        pull = self.pull.mT @ self.pull
+        total = sum(group.weight for group in groups)
+        parts = []
+        for group in groups:
+            a = group.mean - self.mean
+            second = group.scatter / group.weight + torch.outer(a, a)
+            slope = a @ self.gap + second.trace() - (pull * second).sum()
+            parts.append(group.weight / total * slope)
+        parts_ = torch.stack(parts)
+        shares = torch.tensor([group.weight / total for group in groups], dtype=torch.float64)
+        return float((parts_ - shares * parts_.sum()).square().sum() * len(groups) / (len(groups) - 1))
+
+
+def _gradient(p: Side, q: Side) -> list[Slope]:
+    """What each side's rows add to the distance, to first order."""
+    (mean_p, root_p), (mean_q, root_q) = _mean_and_root(p), _mean_and_root(q)
+    joint = root_p @ root_q.mT
+    squares, vectors = torch.linalg.eigh(joint @ joint.mT)
+    kept = squares > squares.max().clamp_min(0) * (RANK_TOLERANCE * len(squares))
+    s, vectors = squares[kept].sqrt()[:, None], vectors[:, kept].mT
+    gap = mean_p - mean_q
+    to_q, to_p = s**-1.5 * (vectors @ joint @ root_q), s**-0.5 * (vectors @ root_p)
+    return [Slope(mean_p, 2 * gap, to_q), Slope(mean_q, -2 * gap, to_p)]
+
+
+def _estimate(
+    whole: tuple[Side, Side],
+    halves: Sequence[tuple[Side, Side]] | None,
+    variance: Callable[[list[Slope]], float] | None,
+) -> Estimate:
+    """FID of two sets, extrapolated where their halves are given."""
+    p, q = whole
+    mean_term, covariance_term = _terms(p, q)
+    value = mean_term + covariance_term
     details = {
         "mean_term": mean_term,
         "covariance_term": covariance_term,
-        "ess_p": size_p,
-        "ess_q": size_q,
-        "form": "gram" if isinstance(whole_p, WeightedRows) or isinstance(whole_q, WeightedRows) else "moments",
-        "extrapolated": extrapolate,
+        "ess_p": p.ess,
+        "ess_q": q.ess,
+        "form": "gram" if isinstance(p, WeightedRows) or isinstance(q, WeightedRows) else "moments",
+        "extrapolated": halves is not None,
     }
-    error = jackknife(p, q, _distance) if std_error else None
-    if extrapolate:
-        width = len(whole_p.mean) if isinstance(whole_p, Moments) else whole_p.x.shape[1]
-        if min(size_p, size_q) <= width:
+    error = None if variance is None else variance(_gradient(p, q)) ** 0.5
+    if halves is not None:
+        width = len(p.mean) if isinstance(p, Moments) else p.x.shape[1]
+        if min(p.ess, q.ess) <= width:
             warnings.warn(
                 f"FID extrapolates poorly from fewer effective samples than features ({width}).", VestigeWarning, 3
             )
-        middle = len(p) // 2
-        halves = [(merged(p[part]), merged(q[part])) for part in (slice(middle), slice(middle, None))]
         mean_of_halves = sum(_distance(a, b) for a, b in halves) / 2
         # 1/n of a half over 1/n of the whole: 2 without weights.
-        steps = [size_p / a.ess + size_q / b.ess for a, b in halves]
+        steps = [p.ess / a.ess + q.ess / b.ess for a, b in halves]
         bias = (mean_of_halves - value) / (sum(steps) / 4 - 1)
         details["bias_removed"] = bias
         value -= bias
-    return measured("fid", value, error, details, biased=not extrapolate)
+    return measured("fid", value, error, details, biased=halves is None)
 
 
 def fid(
@@ -91,25 +149,34 @@ def fid(
     q_weights: ArrayLike | None = None,
     extrapolate: bool = False,
     std_error: bool = False,
-    groups: int = 20,
 ) -> Estimate:
-    """Frechet distance between real features `p` and the model's `q`; `extrapolate` removes its bias of order 1/n.
+    """Frechet distance between real features `p` and the model's `q`; `extrapolate` removes its bias of order 1/n."""
+    x, y, x_w, y_w = two_sets(p, q, p_weights, q_weights, "fid", dtype=None)
+    least = min(len(x), len(y))
+    if (extrapolate or std_error) and least < 4 + 4 * std_error:
+        checks.refuse("p and q", "fid", "at least 4 samples to extrapolate, 8 for a standard error", f"{least}")
 
-    `std_error=True` costs `groups` further distances.
-    """
-    x, y, x_w, y_w = two_sets(p, q, p_weights, q_weights, "fid")
-    groups = checks.whole(groups, "groups", "fid", low=4) if std_error else 2 if extrapolate else 1
-    if groups > 1 and (least := min(len(x), len(y))) < 2 * groups:
-        groups = 2 * (least // 4)
-        if groups < 2 + 2 * std_error:
-            checks.refuse("p and q", "fid", "at least 4 samples to extrapolate, 8 for a standard error", f"{least}")
+    def halves(rows: Tensor, weights: Tensor | None) -> list[Side]:
+        count = 2 if extrapolate else 1
+        parts = [(rows[g::count], None if weights is None else weights[g::count]) for g in range(count)]
+        return [_side(*part, thin=len(rows) < rows.shape[1]) for part in parts]
 
-    def grouped(rows: Tensor, weights: Tensor | None) -> list[Side]:
-        summary = WeightedRows if len(rows) < rows.shape[1] else Moments.of
-        w = rows.new_ones(len(rows)) if weights is None else weights
-        return [summary(rows[g::groups], w[g::groups]) for g in range(groups)]
+    def variance(slopes: list[Slope]) -> float:
+        return sum(slope.variance(*side) for slope, side in zip(slopes, ((x, x_w), (y, y_w)), strict=True))
 
-    return _estimate(grouped(x, x_w), grouped(y, y_w), extrapolate=extrapolate, std_error=std_error)
+    of_p, of_q = halves(x, x_w), halves(y, y_w)
+    pairs = list(zip(of_p, of_q, strict=True)) if extrapolate else None
+    return _estimate((merged(of_p), merged(of_q)), pairs, variance if std_error else None)
+
+
+def _side(rows: Tensor, weights: Tensor | None, *, thin: bool) -> Side:
+    """The summary of the rows, in blocks: float64 copies of a large set would not fit in memory."""
+    if thin:
+        x = rows.to(torch.float64)
+        return WeightedRows(x, x.new_ones(len(x)) if weights is None else weights)
+    if weights is None:
+        return merged(Moments.of(block) for block in rows.split(BLOCK))
+    return merged(Moments.of(*block) for block in zip(rows.split(BLOCK), weights.split(BLOCK), strict=True))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -122,12 +189,17 @@ class FID(Accumulator[Moments]):
     groups: int = option(1, low=1)
     summaries_: list[Moments | None] = learnt()
 
-    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> Moments:
+    def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Moments:
         return Moments.of(x, weights)
 
     def compute(self, other: FID, *, extrapolate: bool = False, std_error: bool = False) -> Estimate:
         """Frechet distance from this set (`p`) to the other (`q`)."""
         self._must_match(other, "compute")
-        need = 4 if std_error else 2 if extrapolate else 1
-        p, q = (side._filled(need=need) for side in (self, other))
-        return _estimate(list(p), list(q), extrapolate=extrapolate, std_error=std_error)
+        sides = [side._filled(need=4 if std_error else 2 if extrapolate else 1) for side in (self, other)]
+        halves = [(merged(sides[0][g::2]), merged(sides[1][g::2])) for g in range(2)] if extrapolate else None
+
+        def variance(slopes: list[Slope]) -> float:
+            return sum(slope.variance_of_groups(side) for slope, side in zip(slopes, sides, strict=True))
+
+        whole = merged(sides[0]), merged(sides[1])
+        return _estimate(whole, halves, variance if std_error else None)
