@@ -8,7 +8,7 @@ import torch
 from vestige.chains.estimates import corrected, one_step
 from vestige.ratios import divergences
 from vestige.ratios.divergences import Gaussian, gaussian_divergence
-from vestige.ratios.divergences.terms import Side
+from vestige.ratios.divergences.estimate import Side
 
 P, Q = Gaussian.isotropic(0.0, 1.0, 1), Gaussian.isotropic(0.4, 0.9, 1)
 GRID = torch.linspace(-12, 12, 20_001, dtype=torch.float64)[:, None]

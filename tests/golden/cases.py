@@ -28,6 +28,7 @@ import torch
 
 import vestige as vs
 from vestige.continual.generation import loop
+from vestige_papers.cdre.drifts import integrated_divergence
 from vestige_papers.lfiw import dagan as lfiw
 
 FILE = Path(__file__).with_name("numbers.json")
@@ -394,7 +395,7 @@ def divergence_numbers(name: str) -> dict[str, Any]:
     other = d.Gaussian(torch.tensor([0.3, 0.0]).double(), torch.tensor([[1.1, 0.0], [0.0, 1.0]]).double())
     found["gaussian"] = d.gaussian_divergence(name, one, other)
     box = ([-6.0, -6.0], [6.0, 6.0])
-    found["integrated"] = d.integrated_divergence(name, one.log_prob, other.log_prob, *box, points=61)
+    found["integrated"] = integrated_divergence(name, one.log_prob, other.log_prob, *box, points=61)
     return found
 
 

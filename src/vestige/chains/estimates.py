@@ -58,8 +58,8 @@ from vestige.chains.strategy import Points, TaskLogRatios
 from vestige.core import Estimate
 from vestige.core.numerics import weighted_mean
 from vestige.ratios import divergences
+from vestige.ratios.divergences.estimate import Side
 from vestige.ratios.divergences.family import Map
-from vestige.ratios.divergences.terms import Side
 
 # Plain averages, whatever their tails: what one is worth is said by its tail index, not by a refusal.
 AS_IT_IS: dict[str, Any] = {"form": "eq4", "max_k": math.inf, "min_ess": 0.0, "on_refusal": "nan"}

@@ -27,6 +27,8 @@ from vestige.store import codec
 # A number for each row of p, and for each row of q.
 OnP: TypeAlias = Float[Tensor, " n_p"]
 OnQ: TypeAlias = Float[Tensor, " n_q"]
+# What a user hands over for p and for q.
+Pair: TypeAlias = "tuple[ArrayLike | None, ArrayLike | None]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,18 +81,22 @@ class Ratio(ABC):
         seed: int = 0,
     ) -> Self:
         """Learn log p/q from samples of `p` and of `q`, each weighted on request. Returns self."""
+        return self._learn((p, q), (p_weights, q_weights), seed)
+
+    def _learn(self, rows: Pair, weights: Pair, seed: int, **beside: Any) -> Self:  # noqa: ANN401
+        """Check p and q and their weights, and fit; `beside` is what the `_fit` of a subclass takes more."""
         owner = f"{type(self).__name__}.fit"
         self._check()
-        p_, q_ = checks.pair(p, q, owner)
+        p, q = checks.pair(*rows, owner)
         seed = checks.whole(seed, "seed", owner)
-        p_w = checks.weights(p_weights, len(p_), "p_weights", owner)
-        q_w = checks.weights(q_weights, len(q_), "q_weights", owner)
+        p_weights = checks.weights(weights[0], len(p), "p_weights", owner)
+        q_weights = checks.weights(weights[1], len(q), "q_weights", owner)
         self.width_ = None  # a fit that fails leaves no half-fitted estimator behind
-        self.report_ = {"estimator": type(self).__name__, "n_p": len(p_), "n_q": len(q_), "d": p_.shape[1]}
+        self.report_ = {"estimator": type(self).__name__, "n_p": len(p), "n_q": len(q), "d": p.shape[1]}
         if self.reason_ is not None:
             self.report_["why"] = self.reason_
-        self._fit(Sample(p_, q_, p_w, q_w), seed)
-        self.width_ = p_.shape[1]
+        self._fit(Sample(p, q, p_weights, q_weights), seed, **beside)
+        self.width_ = p.shape[1]
         return self
 
     def log_ratio(self, x: ArrayLike) -> Any:  # noqa: ANN401 - the kind that came in

@@ -59,9 +59,6 @@ class Bootstrap(Ratio):
     # One batched estimator, or n single ones.
     members_: list[Ratio] = field(init=False, repr=False, default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._sampler: Sampler | None = None
-
     def fit(
         self,
         p: ArrayLike,
@@ -75,14 +72,10 @@ class Bootstrap(Ratio):
         """Fit every member. With `q_sampler` q's rows say only how many to draw; they then take no weights."""
         if q_sampler is not None and q_weights is not None:
             checks.refuse("q_weights", "Bootstrap.fit", "None where 'q_sampler' draws q afresh", "weights")
-        self._sampler = q_sampler
-        try:
-            return super().fit(p, q, p_weights=p_weights, q_weights=q_weights, seed=seed)
-        finally:
-            self._sampler = None  # a fitted ensemble holds no handle on the model
+        return self._learn((p, q), (p_weights, q_weights), seed, sampler=q_sampler)
 
-    def _fit(self, sample: Sample, seed: int) -> None:
-        sampler, owner, p, q = self._sampler, "Bootstrap.fit", sample.p, sample.q
+    def _fit(self, sample: Sample, seed: int, *, sampler: Sampler | None = None) -> None:
+        owner, p, q = "Bootstrap.fit", sample.p, sample.q
 
         def draw(i: int) -> Sample:
             w_p = resample(sample.w_p, rng.fork(seed, "resample", "p", i))

@@ -33,6 +33,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -124,28 +125,6 @@ def relative(squared: Float[Tensor, "n b"]) -> tuple[Float[Tensor, "n b"], Float
     return squared - nearest[:, None], nearest
 
 
-def held_out_likelihood(
-    columns: Float[Tensor, "b n"],
-    weights: Float[Tensor, " n"],
-    whole: BestMixture,
-    folds: int,
-    tolerance: float,
-    rounds: int,
-) -> float:
-    """Mean of log (A b) over rows that their own b never saw; folds are blocks of rows, which come in random order."""
-    total = 0.0
-    edges = [len(weights) * k // folds for k in range(folds + 1)]
-    for low, high in pairwise(edges):
-        seen = torch.cat([columns[:, :low], columns[:, high:]], 1)
-        of_seen = torch.cat([weights[:low], weights[high:]])
-        start = whole.proportions  # of all rows: a few Newton steps from there suffice
-        fit = best_mixture(
-            seen, of_seen / of_seen.sum(), start=start, tolerance=tolerance, max_rounds=rounds, em_rounds=0
-        )
-        total += float(weights[low:high] @ (fit.proportions @ columns[:, low:high]).log())
-    return total
-
-
 @dataclass(eq=False, kw_only=True)
 class KLIEP(KernelRatio):
     """p/q by maximum likelihood: log r(x) = log sum_j theta_j exp(-|z(x) - c_j|^2 / (2 sigma^2))."""
@@ -172,7 +151,7 @@ class KLIEP(KernelRatio):
             fits.append((fit, mean_q))
             if len(sigmas) == 1:
                 break
-            score = held_out_likelihood(columns, weights, fit, self.folds, self.tolerance, self.max_rounds)
+            score = self._held_out(columns, weights, fit)
             score -= float(weights @ nearest) / (2 * sigmas[i] ** 2)
             if score > best_score:
                 best, best_score = i, score
@@ -196,6 +175,21 @@ class KLIEP(KernelRatio):
                 f"not at the optimum: after {fit.rounds} rounds the gap is {fit.gap:.3g} and should be at "
                 f"most {self.tolerance:g}. Raise 'max_rounds'."
             )
+
+    def _held_out(self, columns: Float[Tensor, "b n"], weights: Float[Tensor, " n"], whole: BestMixture) -> float:
+        """Mean of log (A b) over rows that their own b never saw; folds are blocks of rows, which come in random order.
+
+        From the proportions of all rows, `whole`, a few Newton steps suffice.
+        """
+        solve = partial(best_mixture, tolerance=self.tolerance, max_rounds=self.max_rounds, em_rounds=0)
+        total = 0.0
+        edges = [len(weights) * k // self.folds for k in range(self.folds + 1)]
+        for low, high in pairwise(edges):
+            seen = torch.cat([columns[:, :low], columns[:, high:]], 1)
+            of_seen = torch.cat([weights[:low], weights[high:]])
+            fit = solve(seen, of_seen / of_seen.sum(), start=whole.proportions)
+            total += float(weights[low:high] @ (fit.proportions @ columns[:, low:high]).log())
+        return total
 
     def _at_distances(self, squared: Float[Tensor, "n b"]) -> Float[Tensor, " n"]:
         near, nearest = relative(squared)

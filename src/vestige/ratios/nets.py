@@ -59,7 +59,7 @@ from vestige.core.numerics import log_mean_exp
 from vestige.nets.batched import ACTIVATIONS, BatchedMLP
 from vestige.ratios import losses, training
 from vestige.ratios.base import Ratio, Sample
-from vestige.ratios.training import Loss, LossSlope, Prepared, prepare, sides
+from vestige.ratios.training import Loss, LossSlope, Prepared, evaluate, prepare, sides
 
 # The share of p in the mixture that standardises, and what is kept of p, by the side that bounds the loss.
 P_SHARE = {None: 0.5, "p": 1.0, "q": 0.0}
@@ -139,9 +139,6 @@ class NetRatio(Ratio):
         """(slope, offset, report) of one member: its log r is slope * read + offset."""
         return 1.0, 0.0, {}
 
-    def _quadratic(self, d: int) -> bool:
-        return self.skip == "quadratic" or (self.skip == "auto" and d >= 10)
-
     def _fit(self, sample: Sample, seed: int) -> None:
         self.report_ |= self.fit_members(lambda _: sample, [seed])[0]
 
@@ -186,7 +183,7 @@ class NetRatio(Ratio):
         self, members: list[Prepared], seeds: Sequence[int]
     ) -> tuple[BatchedMLP, dict[str, Tensor], list[dict[str, Any]]]:
         n_p, d = members[0].sample.p.shape
-        quadratic = self._quadratic(d)
+        quadratic = self.skip == "quadratic" or (self.skip == "auto" and d >= 10)
         sizes = [d * (1 + quadratic), *self.hidden, 1]
         streams = [rng.fork(seed, "init") for seed in seeds]
         # The last layer starts at zero: training starts from one ratio everywhere.
@@ -202,8 +199,8 @@ class NetRatio(Ratio):
             "scale": torch.stack([m.standardise.scale for m in members]),
             "clip": torch.tensor([m.standardise.clip or math.inf for m in members], dtype=torch.float64),
         }
-        log_p = self._read(self._outputs(net, state, torch.stack([m.sample.p for m in members])))
-        log_q = self._read(self._outputs(net, state, torch.stack([m.sample.q for m in members])))
+        log_p = self._read(evaluate(net, state, torch.stack([m.sample.p for m in members])))
+        log_q = self._read(evaluate(net, state, torch.stack([m.sample.q for m in members])))
         reports = []
         affine = torch.empty(2, len(members), dtype=torch.float64)
         for i, m in enumerate(members):
@@ -227,15 +224,11 @@ class NetRatio(Ratio):
             )
         return net, state | {"slope": affine[0], "offset": affine[1]}, reports
 
-    def _outputs(self, net: BatchedMLP, state: dict[str, Tensor], x: Tensor) -> Tensor:
-        quadratic = self._quadratic(x.shape[-1])
-        return training.evaluate(net, state, x, quadratic=quadratic)
-
     def member_log_ratios(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "m n"]:
         """log r of every member at checked float64 samples."""
         assert self.net_ is not None
         state = self.members_
-        return state["slope"][:, None] * self._read(self._outputs(self.net_, state, x)) + state["offset"][:, None]
+        return state["slope"][:, None] * self._read(evaluate(self.net_, state, x)) + state["offset"][:, None]
 
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         return self.member_log_ratios(x)[0]

@@ -46,6 +46,10 @@ class Standardiser:
         z = (x - self.shift) / self.scale
         return z if self.clip is None else z.clamp(-self.clip, self.clip)
 
+    def clipped(self, x: Float[Tensor, "n d"]) -> float:
+        """The share of rows that the clip changes."""
+        return 0.0 if self.clip is None else float((self(x).abs() >= self.clip).any(1).double().mean())
+
 
 def mixture_standardiser(
     sample: Sample, *, p_share: float = 0.5, floor: float = 1e-6, clip: float | None = None

@@ -81,11 +81,9 @@ def prepare(
 ) -> Prepared:
     """Standardise by the mixture in which p has the mass `p_share`, and split both."""
     standardise = mixture_standardiser(sample, p_share=p_share, floor=floor, clip=clip)
-    both = standardise(torch.cat([sample.p, sample.q]))
-    far = 0.0 if clip is None else float((both.abs() >= clip).any(1).double().mean())
     p_rows = split(sample.w_p, shares, owner, rng.fork(seed, "split", "p"))
     q_rows = split(sample.w_q, shares, owner, rng.fork(seed, "split", "q"))
-    return Prepared(sample, standardise, p_rows, q_rows, far)
+    return Prepared(sample, standardise, p_rows, q_rows, standardise.clipped(torch.cat([sample.p, sample.q])))
 
 
 def feature_map(z: Float[Tensor, "*m n d"], quadratic: bool) -> Float[Tensor, "*m n k"]:
@@ -105,9 +103,7 @@ def sides(members: Sequence[Prepared], part: int, quadratic: bool) -> tuple[Memb
 
 
 @torch.no_grad()
-def evaluate(
-    net: BatchedMLP, state: dict[str, Tensor], x: Float[Tensor, "*m n d"], *, quadratic: bool
-) -> Float[Tensor, "m n"]:
+def evaluate(net: BatchedMLP, state: dict[str, Tensor], x: Float[Tensor, "*m n d"]) -> Float[Tensor, "m n"]:
     """Outputs of every member on one set (n, d), or on one each (m, n, d), in float64 and in pieces of bounded size.
 
     float64, so that what a row gives hardly depends on the shape of the call.
@@ -124,7 +120,7 @@ def evaluate(
         for j in range(0, n, rows):
             seen = x[j : j + rows] if x.ndim == 2 else x[chosen, j : j + rows]
             z = ((seen - shift[chosen]) / scale[chosen]).clamp(-clip[chosen], clip[chosen])
-            out[chosen, j : j + rows] = part(feature_map(z, quadratic)).squeeze(2)
+            out[chosen, j : j + rows] = part(feature_map(z, quadratic=net.skip is not None)).squeeze(2)
     return out
 
 

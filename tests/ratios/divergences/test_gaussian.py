@@ -7,7 +7,8 @@ import torch
 
 from vestige.core import rng
 from vestige.core.errors import InputError
-from vestige.ratios.divergences import FAMILY, Gaussian, gaussian_divergence, get, integrated_divergence
+from vestige.ratios.divergences import FAMILY, Gaussian, gaussian_divergence, get
+from vestige_papers.cdre.drifts import integrated_divergence
 
 NAMES = [*FAMILY, "alpha(0.3)", "alpha(1.5)", "alpha(-0.5)"]
 TILTED = Gaussian(torch.tensor([0.3, -0.2]), torch.tensor([[1.1, 0.2], [0.2, 0.9]]))

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import genpareto
 
 from vestige.ratios import weights
-from vestige.ratios.weights.pareto import gpd_fit
+from vestige.ratios.weights.diagnosis import gpd_fit
 
 
 @pytest.mark.parametrize("shape", [-0.4, 0.2, 0.6, 1.2])

@@ -5,21 +5,13 @@
 
 from vestige.ratios.divergences.estimate import estimate, estimates
 from vestige.ratios.divergences.family import FAMILY, NAMES, FDivergence, alpha, get
-from vestige.ratios.divergences.gaussian import Gaussian, gaussian_divergence, integrated_divergence
-from vestige.ratios.divergences.variational import (
-    BREGMAN,
-    Bound,
-    bregman_divergence,
-    bregman_loss,
-    donsker_varadhan,
-    f_bound,
-)
+from vestige.ratios.divergences.gaussian import Gaussian, gaussian_divergence
+from vestige.ratios.divergences.variational import BREGMAN, bregman_divergence, bregman_loss, donsker_varadhan, f_bound
 
 __all__ = [
     "BREGMAN",
     "FAMILY",
     "NAMES",
-    "Bound",
     "FDivergence",
     "Gaussian",
     "alpha",
@@ -31,5 +23,4 @@ __all__ = [
     "f_bound",
     "gaussian_divergence",
     "get",
-    "integrated_divergence",
 ]

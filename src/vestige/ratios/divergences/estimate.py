@@ -15,21 +15,172 @@ about 1/n. Intervals are not cut to the range of the divergence. Bias of the log
 Details of an estimate: `pareto_k`, the tail index of the terms on the heavier side (None where there is no need or no
 tail); `samples`, what was averaged over ("q", "p" or "both"); `form` ("eq4", "light" or "two_sided"; of a chain also
 "one_step"). Its ESS is the effective number of terms on the weaker side that was used.
+
+Which terms are averaged: a divergence is E_p[a] + E_q[b] for some maps a, b of log r = log p/q. `choose` picks them:
+"eq4" is CDRE Eq. 4 on samples of q, E_q[f(r)], and its mirror on samples of p, the reverse divergence of -log r;
+"light" and "two_sided" are explained in `family`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
-from scipy.special import ndtri
+from jaxtyping import Float
+from torch import Tensor
 
 from vestige.core import Estimate, NotEstimable, checks, rng
 from vestige.core.checks import ArrayLike
-from vestige.ratios.divergences import family, terms
-from vestige.ratios.divergences.terms import Form, Side
+from vestige.ratios.divergences.family import FDivergence, Map, get
+from vestige.ratios.weights import tail_index
+from vestige.ratios.weights.expectation import bootstrap_means, ratio_variance
+from vestige.ratios.weights.transforms import kish
+
+HEAVY_K = 0.5  # from this tail index on, the variance is infinite
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Log-ratios on the samples of one law, with weights that sum to one."""
+
+    log_ratio: Float[Tensor, " n"]
+    weights: Float[Tensor, " n"]
+
+    @classmethod
+    def of(cls, log_ratio: Float[Tensor, " n"], weights: Float[Tensor, " n"] | None = None) -> Side:
+        """Equal weights where none are given."""
+        return cls(log_ratio, torch.full_like(log_ratio, 1 / len(log_ratio)) if weights is None else weights)
+
+    def variance_of_mean(self, x: Float[Tensor, " n"]) -> float:
+        """Of sum w x, weights that sum to one: the reliability form, which is s^2 / n for equal weights."""
+        return float(ratio_variance(x, self.weights))
+
+    def ess(self, log_factor: Float[Tensor, " n"] | None = None) -> float:
+        """Kish's effective size of the weights, multiplied by exp(log_factor) on request."""
+        return kish(self.weights.log() if log_factor is None else self.weights.log() + log_factor)
+
+    def tail_index(self, map_: Map, log_ratio: Float[Tensor, " n"]) -> float | None:
+        """Pareto k of the terms towards each end at which the map is unbounded; None where it is bounded at both."""
+        x, found = map_(log_ratio).abs() * self.weights * len(self.weights), []
+        for end in (math.inf, -math.inf):
+            if not bool(torch.isfinite(map_(torch.tensor([end], dtype=torch.float64)))):
+                k = tail_index(torch.where(log_ratio * end > 0, x, 0.0).log())
+                found += [] if k is None else [k]
+        return max(found, default=None)
+
+
+class Form(NamedTuple):
+    """The two maps, None for a side that is not used; whether the terms grow like r (on q) or 1/r (on p)."""
+
+    on_p: Map | None
+    on_q: Map | None
+    label: str
+    heavy: bool
+
+    def parts(self) -> list[tuple[str, Map]]:
+        """The sides that are used, each with its map."""
+        return [(side, map_) for side, map_ in (("p", self.on_p), ("q", self.on_q)) if map_ is not None]
+
+
+def _one_sided(div: FDivergence, label: str, on: str) -> Form:
+    chosen = div if on == "q" else get(div.reverse)
+    inner = chosen.f if label == "eq4" else chosen.light
+    assert inner is not None
+
+    def mirrored(log_r: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        return inner(-log_r)
+
+    heavy = label == "eq4" and chosen.light is not chosen.f
+    return Form(None, inner, label, heavy) if on == "q" else Form(mirrored, None, label, heavy)
+
+
+def choose(div: FDivergence, samples: str, form: str, sides: dict[str, Side], *, max_k: float) -> Form:
+    """The form for `samples` ("p", "q" or "both").
+
+    "auto" is Eq. 4, or the light form, if there is one, where the tail index of r (on p: of 1/r) reaches HEAVY_K or
+    that of the terms `max_k`.
+    """
+    if samples == "both":
+        return Form(*div.two_sided, "two_sided", False)
+    if form != "auto":
+        return _one_sided(div, form, samples)
+    plain = _one_sided(div, "eq4", samples)
+    if (div if samples == "q" else get(div.reverse)).light is None:
+        return plain
+    side, sign = sides[samples], 1 if samples == "q" else -1
+    ((_, map_),) = plain.parts()
+    of_ratio = tail_index(sign * side.log_ratio + side.weights.log())
+    of_terms = side.tail_index(map_, side.log_ratio)
+    heavy = (of_ratio is not None and of_ratio >= HEAVY_K) or (of_terms is not None and of_terms >= max_k)
+    return _one_sided(div, "light", samples) if heavy and plain.heavy else plain
+
+
+def log_normaliser(sides: dict[str, Side]) -> float:
+    """log E_q[r], or -log E_p[1/r] without samples of q: what to take off so that the ratio integrates to one."""
+    if "q" in sides:
+        return float(torch.logsumexp(sides["q"].log_ratio + sides["q"].weights.log(), 0))
+    return -float(torch.logsumexp(sides["p"].weights.log() - sides["p"].log_ratio, 0))
+
+
+def value_of(form: Form, sides: dict[str, Side], shift: float | Float[Tensor, ""]) -> Float[Tensor, ""]:
+    """E_p[a] + E_q[b] at log r - shift."""
+    total = torch.zeros((), dtype=torch.float64)
+    for name, map_ in form.parts():
+        total = total + sides[name].weights @ map_(sides[name].log_ratio - shift)
+    return total
+
+
+def delta_variance(form: Form, sides: dict[str, Side], shift: float, *, normalised: bool) -> float:
+    """Sampling variance of the value, the log-ratios being taken as exact up to the normaliser that was fitted."""
+    influence = {name: map_(sides[name].log_ratio - shift) for name, map_ in form.parts()}
+    if normalised:
+        knob = torch.tensor(shift, dtype=torch.float64, requires_grad=True)
+        # a log-ratio of -inf does not feel the shift, and its gradient would be NaN
+        moving = {}
+        for name, side in sides.items():
+            feels = torch.isfinite(side.log_ratio)
+            moving[name] = Side(side.log_ratio[feels], side.weights[feels])
+        with torch.enable_grad():
+            slope = float(torch.autograd.grad(value_of(form, moving, knob), knob)[0])
+        name, sign = ("q", 1) if "q" in sides else ("p", -1)
+        # shift = log E_q[r] moves by r - 1; shift = -log E_p[1/r] by 1 - 1/r
+        moves = slope * sign * (sign * (sides[name].log_ratio - shift)).exp()
+        influence[name] = influence.get(name, 0.0) + moves
+    return sum(sides[name].variance_of_mean(x) for name, x in influence.items())
+
+
+def influence_variance(div: FDivergence, p: Side, q: Side, shift: float) -> float:
+    """Variance of the efficient estimate when the ratio itself was learnt from as many samples.
+
+    The derivative of D_f is f'(r) in p and f(r) - r f'(r) in q; the latter is the slope of the reverse divergence at
+    1/r. For kl this is Var_p(log r) / n_p + Var_q(r) / n_q.
+    """
+    dual = get(div.reverse).slope
+    return p.variance_of_mean(div.slope(p.log_ratio - shift)) + q.variance_of_mean(dual(shift - q.log_ratio))
+
+
+def bootstrap_values(
+    form: Form, sides: dict[str, Side], n_boot: int, *, normalise: bool, generator: torch.Generator
+) -> Float[Tensor, " b"]:
+    """The value on `n_boot` resamples of each side, the normaliser refitted on each."""
+    if not normalise:  # the terms do not change, only their weights
+        out = torch.zeros(n_boot, dtype=torch.float64)
+        for name, map_ in form.parts():
+            x, w = map_(sides[name].log_ratio)[:, None], sides[name].weights
+            out += bootstrap_means(x, w, n_boot, normalise=True, generator=generator)[:, 0]
+        return out
+    values = []
+    for _ in range(n_boot):
+        drawn = {}
+        for name, side in sides.items():
+            n = len(side.weights)
+            weights = side.weights * torch.randint(n, (n,), generator=generator).bincount(minlength=n)
+            drawn[name] = Side(side.log_ratio, weights / weights.sum())
+        values.append(value_of(form, drawn, log_normaliser(drawn)))
+    return torch.stack(values)
 
 
 def estimate(
@@ -45,7 +196,6 @@ def estimate(
     error: str = "delta",
     level: float = 0.95,
     floor: float = 1.0,
-    heavy_k: float = 0.5,
     max_k: float = 0.7,
     min_ess: float = 10.0,
     n_boot: int = 1000,
@@ -55,12 +205,12 @@ def estimate(
     """D(p || q) from log p/q on samples of q, of p, or both ("auto": both where both are given).
 
     `normalise` rescales the ratio so that E_q[r] = 1 on the samples. `form` concerns one-sided estimates: "eq4",
-    "light", or "auto", which is Eq. 4 unless the ratio's tail index reaches `heavy_k` and there is a light form.
+    "light", or "auto", which is Eq. 4 unless the ratio's tail index reaches HEAVY_K and there is a light form.
     Terms with a tail index of `max_k` or more, or worth fewer than `min_ess` samples, are refused: NotEstimable, or
     a NaN with the sentence if `on_refusal` is "nan". Two-sided forms of bounded divergences need no tail index.
     """
     owner = "divergences.estimate"
-    div = family.get(name)
+    div = get(name)
     sides = _sides(log_ratio_q, log_ratio_p, q_weights, p_weights, owner)
     checks.one_of(samples, ("auto", "q", "p", "both"), "samples", owner)
     checks.one_of(form, ("auto", "eq4", "light"), "form", owner)
@@ -75,43 +225,41 @@ def estimate(
         checks.refuse("samples", owner, "among those whose log-ratios are given", repr(samples))
     if error == "influence" and len(sides) < 2:
         checks.refuse("error", owner, "'delta' or 'bootstrap' without log-ratios on both sides", repr(error))
-    if form == "light" and wanted != "both" and (div if wanted == "q" else family.get(div.reverse)).light is None:
+    if form == "light" and wanted != "both" and (div if wanted == "q" else get(div.reverse)).light is None:
         checks.refuse("form", owner, f"'eq4' or 'auto' for {div.name} on {wanted} samples", repr(form))
 
-    chosen = terms.choose(div, wanted, form, sides, heavy_k=heavy_k, max_k=max_k)
-    shift = terms.log_normaliser(sides) if normalise else 0.0
+    chosen = choose(div, wanted, form, sides, max_k=max_k)
+    shift = log_normaliser(sides) if normalise else 0.0
     safe = chosen.label == "two_sided" and math.isfinite(div.upper)
     size, k, refusal = _diagnose(div.name, chosen, sides, shift, None if safe else max_k, min_ess)
-    used = "both" if chosen.on_p and chosen.on_q else "p" if chosen.on_p else "q"
+    used = [side for side, _ in chosen.parts()]
     known: dict[str, Any] = {
         "name": div.name,
         "level": level,
-        "n": sum(len(sides[s].weights) for s in ("pq" if used == "both" else used)),
+        "n": sum(len(sides[side].weights) for side in used),
         "ess": size,
-        "details": {"pareto_k": k, "samples": used, "form": chosen.label},
+        "details": {"pareto_k": k, "samples": "both" if len(used) == 2 else used[0], "form": chosen.label},
     }
     if refusal:
         if on_refusal == "raise":
             raise NotEstimable(refusal)
         return Estimate.refused(refusal, **known)
 
-    value = float(terms.value_of(chosen, sides, shift))
+    value = float(value_of(chosen, sides, shift))
     least = floor / min(side.ess() for side in sides.values())
-    z = float(ndtri((1 + level) / 2))
     if error == "bootstrap":
-        draws = terms.bootstrap_values(chosen, sides, n_boot, normalise=normalise, generator=rng.fork(seed, "estimate"))
-        std_error = max(float(draws.std()), least)
-        low = min(float(draws.quantile((1 - level) / 2)), value - z * least)
-        high = max(float(draws.quantile((1 + level) / 2)), value + z * least)
+        draws = bootstrap_values(chosen, sides, n_boot, normalise=normalise, generator=rng.fork(seed, "estimate"))
+        smallest = Estimate.normal(value, least, **known)
+        low = min(float(draws.quantile((1 - level) / 2)), smallest.low)
+        high = max(float(draws.quantile((1 + level) / 2)), smallest.high)
+        found = smallest.but(low=low, high=high, std_error=max(float(draws.std()), least))
     else:
         if error == "influence":
-            variance = terms.influence_variance(div, sides["p"], sides["q"], shift)
+            variance = influence_variance(div, sides["p"], sides["q"], shift)
         else:
-            variance = terms.delta_variance(chosen, sides, shift, normalised=normalise)
-        std_error = max(math.sqrt(variance), least)
-        low, high = value - z * std_error, value + z * std_error
-    notes = _notes(div, chosen, sides, value, std_error, k, heavy_k, normalise)
-    return Estimate(value, low, high, std_error=std_error, notes=notes, **known)
+            variance = delta_variance(chosen, sides, shift, normalised=normalise)
+        found = Estimate.normal(value, max(math.sqrt(variance), least), **known)
+    return found.but(notes=_notes(div, chosen, sides, found, None if normalise else log_normaliser(sides)))
 
 
 def estimates(names: Iterable[str], *args: Any, on_refusal: str = "nan", **options: Any) -> dict[str, Estimate]:  # noqa: ANN401
@@ -146,10 +294,8 @@ def _diagnose(
 ) -> tuple[float, float | None, str | None]:
     """Effective size, tail index, and the sentence of refusal if there is one."""
     size, worst, refusal = math.inf, None, None
-    for s, map_, sign in (("p", form.on_p, -1), ("q", form.on_q, 1)):
-        if map_ is None:
-            continue
-        side = sides[s]
+    for s, map_ in form.parts():
+        side, sign = sides[s], 1 if s == "q" else -1
         log_ratio = side.log_ratio - shift
         x = map_(log_ratio)
         worth = side.ess(sign * log_ratio if form.heavy else None)
@@ -172,22 +318,16 @@ def _diagnose(
 
 
 def _notes(
-    div: family.FDivergence,
-    form: Form,
-    sides: dict[str, Side],
-    value: float,
-    std_error: float,
-    k: float | None,
-    heavy_k: float,
-    normalise: bool,
+    div: FDivergence, form: Form, sides: dict[str, Side], found: Estimate, log_mean: float | None
 ) -> tuple[str, ...]:
-    out = []
-    if k is not None and k >= heavy_k:
+    """What a reader should know; `log_mean` is log E_q[r] where the ratio was taken as it is."""
+    out, k, slack = [], found.details["pareto_k"], 2 * found.std_error
+    if k is not None and k >= HEAVY_K:
         out.append(f"The tail index of the terms is {k:.2f}: their variance is infinite, the error bar too short.")
     if form.label == "light":
         out.append("The ratio's tail is too heavy for Eq. 4; f(r) - c (r - 1) was averaged, which rests on E_q[r] = 1.")
-    if "q" in sides and not normalise and abs(terms.log_normaliser(sides)) > math.log(2):
-        out.append(f"E_q[r] is {math.exp(min(terms.log_normaliser(sides), 709)):.3g} and should be 1.")
-    if value < -2 * std_error or value > div.upper + 2 * std_error:
+    if "q" in sides and log_mean is not None and abs(log_mean) > math.log(2):
+        out.append(f"E_q[r] is {math.exp(min(log_mean, 709)):.3g} and should be 1.")
+    if found.value < -slack or found.value > div.upper + slack:
         out.append(f"The value lies outside [0, {div.upper:.4g}] by more than noise: the log-ratios are off.")
     return tuple(out)

@@ -1,4 +1,4 @@
-"""Exact divergences, the oracle of the tests: of two Gaussians in any dimension, of any two densities in one or two.
+"""Gaussians and the exact divergences between two of them, in any dimension: the oracle of the tests.
 
 All rest on one integral, A(s) = log of the integral of p^s q^(1-s) = log E_q[r^s], a sum over the axes that make both
 covariances diagonal (q white, p with variances v_i and mean m_i). It is infinite where s + (1-s) v_i <= 0.
@@ -11,15 +11,11 @@ the line s = 1/2 + it,
     log 2 - JS                         = 1/4      * integral over t of exp A(s) / (s (1 - s) cosh(pi t)).
 The first oscillates along the line, so it is taken along a ray from s = 1/2 that leans to the side where it decays;
 all singular points lie on the real axis, so nothing is crossed.
-
-`integrated_divergence` is the trapezoid rule on a box: exact to rounding for smooth densities that vanish at the edge
-of the box; the kink of total_variation leaves an error of the order of the squared step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -33,7 +29,6 @@ from torch import Tensor
 from vestige.core import NotEstimable, checks
 from vestige.ratios.divergences import family
 
-LogDensity = Callable[[Float[Tensor, "n d"]], Float[Tensor, " n"]]
 # Absolute error asked of the one-dimensional integrals behind js and total_variation.
 QUADRATURE_ERROR = 1e-9
 
@@ -97,11 +92,6 @@ def _log_power(s: complex, mean: NDArray[np.float64], var: NDArray[np.float64]) 
     return complex(terms.sum() / 2)
 
 
-def _power_minus_one(s: float, mean: NDArray[np.float64], var: NDArray[np.float64]) -> float:
-    exponent = _log_power(s, mean, var).real
-    return math.expm1(exponent) if exponent < 709 else math.inf
-
-
 def _integral(lean: float, damped: bool, scale: float, mean: NDArray[np.float64], var: NDArray[np.float64]) -> float:
     """Integral of exp A(s) / (s (1 - s)) over all t, from s = 1/2 along i + `lean`; `damped` by 1 / cosh(pi t).
 
@@ -114,9 +104,8 @@ def _integral(lean: float, damped: bool, scale: float, mean: NDArray[np.float64]
         s = 0.5 + ray * x
         density = np.exp(_log_power(s, mean, var)) / (s * (1 - s))
         damping = 1 / math.cosh(math.pi * x) if damped else 1.0
-        return float(
-            (density * ray / 1j).real * damping * (1 + 4 * x * x)
-        )  # 2 for both halves, dx = (1 + 4 x^2) / 2 du
+        # 2 for both halves, dx = (1 + 4 x^2) / 2 du
+        return float((density * ray / 1j).real * damping * (1 + 4 * x * x))
 
     # beyond x = 200 the damping is below e^-600
     top = math.atan(2 * 200.0) if damped else math.pi / 2
@@ -153,34 +142,8 @@ def gaussian_divergence(name: str, p: Gaussian, q: Gaussian) -> float:
         return 1 - _integral(_lean(mean, var), False, scale, mean, var) / (2 * math.pi)
     order = family.alpha_order(name)
     assert order is not None
-    power = _power_minus_one(order, mean, var)
+    exponent = _log_power(order, mean, var).real
+    power = math.expm1(exponent) if exponent < 709 else math.inf
     if name == "hellinger2":
         return -power
     return power if name.endswith("chi2") else power / (order * (order - 1))
-
-
-def integrated_divergence(
-    name: str, log_p: LogDensity, log_q: LogDensity, low: list[float], high: list[float], *, points: int = 2001
-) -> float:
-    """D(p || q) of two log densities over the box from `low` to `high`, `points` along each axis."""
-    owner = "divergences.integrated_divergence"
-    div = family.get(name)
-    points = checks.whole(points, "points", owner, low=2)
-    if len(low) not in (1, 2) or len(high) != len(low):
-        must = "the corner of a box in one or two dimensions"
-        checks.refuse("low", owner, must, f"{len(low)} and {len(high)} numbers")
-    axes = [torch.linspace(a, b, points, dtype=torch.float64) for a, b in zip(low, high, strict=True)]
-    edge = torch.ones(points, dtype=torch.float64)
-    edge[0] = edge[-1] = 0.5
-    cell = edge * (axes[0][1] - axes[0][0])
-    if len(axes) == 2:
-        cell = torch.outer(cell, edge * (axes[1][1] - axes[1][0])).reshape(-1)
-    grid = torch.cartesian_prod(*axes).reshape(-1, len(axes))
-    at_p, at_q = log_p(grid), log_q(grid)
-    total = torch.zeros((), dtype=torch.float64)
-    # p a + q b rather than q f(r), which is 0 * inf where q underflows
-    for log_density, map_ in ((at_p, div.two_sided[0]), (at_q, div.two_sided[1])):
-        if map_ is not None:
-            kept = log_density > -700  # beyond it the density, not the map, decides: the term is zero
-            total = total + cell[kept] @ (log_density[kept].exp() * map_((at_p - at_q)[kept]))
-    return float(total)

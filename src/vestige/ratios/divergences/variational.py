@@ -18,18 +18,17 @@ Everything is evaluated from log r.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core import Estimate, checks
 from vestige.core.checks import ArrayLike
 from vestige.core.numerics import weighted_mean
 from vestige.ratios.base import OnP, OnQ
 from vestige.ratios.divergences import family
-from vestige.ratios.divergences.terms import Side
+from vestige.ratios.divergences.estimate import Side
 from vestige.ratios.losses import GENERATORS, ConvexFunction
 
 BREGMAN: dict[str, ConvexFunction] = {
@@ -37,13 +36,6 @@ BREGMAN: dict[str, ConvexFunction] = {
     "kl": GENERATORS["kl"],
     "binary_kl": GENERATORS["logistic"],
 }
-
-
-class Bound(NamedTuple):
-    """The value on the samples and its sampling error."""
-
-    value: float
-    std_error: float
 
 
 def _critics(
@@ -64,7 +56,7 @@ def f_bound(
     *,
     p_weights: ArrayLike | None = None,
     q_weights: ArrayLike | None = None,
-) -> Bound:
+) -> Estimate:
     """E_p[T] - E_q[f*(T)]. T must lie in the domain of f*."""
     owner = "divergences.f_bound"
     div = family.get(name)
@@ -74,7 +66,7 @@ def f_bound(
     if top > div.slope_below or not bool(torch.isfinite(dual).all()):
         checks.refuse("critic", owner, f"below {div.slope_below:.4g} for {div.name}", f"{top:.4g}")
     value = p.weights @ p.log_ratio - q.weights @ dual
-    return Bound(float(value), math.sqrt(p.variance_of_mean(p.log_ratio) + q.variance_of_mean(dual)))
+    return Estimate.normal(float(value), math.sqrt(p.variance_of_mean(p.log_ratio) + q.variance_of_mean(dual)))
 
 
 def donsker_varadhan(
@@ -83,13 +75,13 @@ def donsker_varadhan(
     *,
     p_weights: ArrayLike | None = None,
     q_weights: ArrayLike | None = None,
-) -> Bound:
+) -> Estimate:
     """E_p[T] - log E_q[exp T], a lower bound of KL(p || q); any constant in T cancels."""
     p, q = _critics(critic_p, critic_q, p_weights, q_weights, "divergences.donsker_varadhan")
     log_mean = torch.logsumexp(q.log_ratio + q.weights.log(), 0)
     relative: Float[Tensor, " n"] = (q.log_ratio - log_mean).exp()
     variance = p.variance_of_mean(p.log_ratio) + q.variance_of_mean(relative)
-    return Bound(float(p.weights @ p.log_ratio - log_mean), math.sqrt(variance))
+    return Estimate.normal(float(p.weights @ p.log_ratio - log_mean), math.sqrt(variance))
 
 
 def bregman_loss(

@@ -70,10 +70,6 @@ class JointNets:
             for own, old in zip(self.tensors(), other.tensors(), strict=True):
                 own.lerp_(old, share)
 
-    def coordinates(self, phi: Float[Tensor, "members n m"]) -> Float[Tensor, "members n d"]:
-        """z as a view of phi = [1, z, products]."""
-        return phi[:, :, 1 : 1 + self.weights[0].shape[1]]
-
     def predict(self, phi: Float[Tensor, "n m"]) -> Float[Tensor, "members n"]:
         """Logits of every member, in float64 so that a row's value does not depend on the rows beside it."""
         exact = JointNets(self.linear.double(), [w.double() for w in self.weights], [b.double() for b in self.biases])
@@ -82,7 +78,7 @@ class JointNets:
 
     def layers(self, phi: Float[Tensor, "members n m"]) -> list[Tensor]:
         """What the MLP's layers take in, and its output last."""
-        seen = [self.coordinates(phi)]
+        seen = [phi[:, :, 1 : 1 + self.weights[0].shape[1]]]  # z, of phi = [1, z, products]
         for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
             seen.append(torch.baddbmm(b, seen[-1], w).relu_())
         return [*seen, torch.baddbmm(self.biases[-1], seen[-1], self.weights[-1])]
@@ -120,9 +116,12 @@ def train(
         phi, batch = phi.float(), schedule.batch_size
         folds, copies = len(weights), len(schedule.decays)
         tensors = nets.tensors()
-        flat, views = _one_vector(tensors)
-        gradient, slots = torch.zeros_like(flat), []
-        slots = [gradient[a:b].view(t.shape) for t, (a, b) in zip(tensors, views, strict=True)]
+        # One vector under all parameters, and one under all gradients: an optimiser step is a handful of calls.
+        flat = torch.cat([t.detach().reshape(-1) for t in tensors])
+        gradient, spans = torch.zeros_like(flat), [t.numel() for t in tensors]
+        slots = [part.view(t.shape) for t, part in zip(tensors, gradient.split(spans), strict=True)]
+        for t, part in zip(tensors, flat.split(spans), strict=True):
+            t.data = part.view(t.shape)
         decay = torch.tensor(schedule.decays).repeat_interleave(folds)
         last = (nets.weights[-1], nets.biases[-1])
         parts = [decay * float(any(t is u for u in last)) for t in tensors]
@@ -152,13 +151,3 @@ def _epoch(
 ) -> Int[Tensor, "folds steps batch"]:
     drawn = [systematic(w, steps * batch, generator=generator) for w in weights]
     return torch.stack(drawn).view(len(weights), steps, batch)
-
-
-def _one_vector(tensors: list[Tensor]) -> tuple[Tensor, list[tuple[int, int]]]:
-    """One vector under all parameters, so that an optimiser step is a handful of calls; each one's span in it."""
-    flat = torch.cat([t.detach().reshape(-1) for t in tensors])
-    ends = torch.tensor([t.numel() for t in tensors]).cumsum(0).tolist()
-    spans = list(zip([0, *ends[:-1]], ends, strict=True))
-    for t, (a, b) in zip(tensors, spans, strict=True):
-        t.data = flat[a:b].view(t.shape)
-    return flat, spans

@@ -10,6 +10,11 @@ stacked by a logistic with coefficients in [0, stack_top] and a ridge towards th
 coefficient sum below one shrinks what none of them could confirm: with p = q nothing is left). A new x gets the average
 over folds.
 
+Coordinates are standardised by the even mixture of p and q and clamped: where q is narrower than p, q's own scale
+would put a good part of p beyond the clip (4 % of each coordinate of N(0, 1) seen from N(0.5, 0.5^2)). Of p this
+keeps the mixture's mean and deviation (`mixture` keeps more), and `standardise="model"` standardises by q alone for
+those who may not keep even that. Centres are k-means centres of q alone, so no row of p can be among them.
+
 `held_out_p_` and `held_out_q_` are the held-out log-ratios of the training rows; divergences are estimated from these.
 `gap_`, the KL of rows seen in training minus the held-out KL, tells of memorising; beyond `gap_warning` nats the fit
 warns, because bias then rules the error. Neither is saved. Of p, means and deviations over many rows are kept.
@@ -39,10 +44,9 @@ from vestige.core.checks import ArrayLike, option
 from vestige.core.numerics import weighted_mean
 from vestige.ratios.base import Ratio, Sample
 from vestige.ratios.newton import Design, NewtonFit, logistic_loss, newton_logistic
-from vestige.ratios.stack.features import StackFeatures
-from vestige.ratios.stack.mixture import Pairs
+from vestige.ratios.stack.mixture import Pairs, k_means, nearest
 from vestige.ratios.stack.nets import JointNets, StackSchedule, train
-from vestige.ratios.standardise import quadratic_form
+from vestige.ratios.standardise import Standardiser, design, mixture_standardiser, quadratic_form
 
 KEPT_OF_P = {
     "mixture": "mean and deviation, of the even mixture with q or of many rows",
@@ -88,6 +92,35 @@ def held_out_of(every: Float[Tensor, "folds models n"], fold: Int[Tensor, " n"])
     return every.gather(0, fold.expand(1, every.shape[1], -1))[0].mT
 
 
+@dataclass(frozen=True)
+class StackFeatures:
+    """The fixed map from samples to what the models see."""
+
+    standardise: Standardiser
+    centres: Float[Tensor, "k d"]
+    full: bool
+
+    @classmethod
+    def of(
+        cls, sample: Sample, *, clip: float, centres: int, full: bool, generator: torch.Generator, by: str = "mixture"
+    ) -> StackFeatures:
+        """Learn shift, scale and centres."""
+        standardise = mixture_standardiser(sample, p_share=0.0 if by == "model" else 0.5, clip=clip)
+        z = standardise(sample.q)
+        found = k_means(z, sample.w_q, centres, generator=generator) if centres > 1 else z[:0]
+        return cls(standardise, found.clone(), full)
+
+    def __call__(self, x: Float[Tensor, "n d"]) -> Design:
+        """phi, the nearest centre of each row and, where there are centres, [1, z - centre]."""
+        z = self.standardise(x)
+        phi = design(z, "full" if self.full else "diagonal")
+        if not len(self.centres):
+            return Design.dense(phi)
+        group = nearest(z, self.centres)
+        local = torch.cat([z.new_ones(len(z), 1), z - self.centres[group]], 1)
+        return Design(phi, group, local, len(self.centres))
+
+
 @dataclass(eq=False)
 class Stack(Ratio):
     """Cross-fitted models, stacked. The fields are the recipe; the defaults are measured."""
@@ -123,9 +156,6 @@ class Stack(Ratio):
     coefficients_: Tensor = field(init=False, repr=False)
     fold_seed_: int = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self._previous: Stack | None = None
-
     def fit_from(
         self,
         previous: Stack,
@@ -142,14 +172,11 @@ class Stack(Ratio):
         other = {f.name for f in fields(self) if f.init and getattr(previous, f.name) != getattr(self, f.name)}
         if other:
             checks.refuse("previous", "Stack.fit_from", "a Stack of the same configuration", f"another {min(other)}")
-        self._previous = copy.copy(previous)  # it may be `self`; a fit replaces what it learns, and changes none of it
-        try:
-            return self.fit(p, q, p_weights=p_weights, q_weights=q_weights, seed=seed)
-        finally:
-            self._previous = None
+        before = copy.copy(previous)  # it may be `self`; a fit replaces what it learns, and changes none of it
+        return self._learn((p, q), (p_weights, q_weights), seed, previous=before)
 
-    def _fit(self, sample: Sample, seed: int) -> None:
-        previous, n_p, d, w_p, w_q = self._previous, len(sample.p), sample.p.shape[1], sample.w_p, sample.w_q
+    def _fit(self, sample: Sample, seed: int, *, previous: Stack | None = None) -> None:
+        n_p, d, w_p, w_q = len(sample.p), sample.p.shape[1], sample.w_p, sample.w_q
         if previous is not None and previous.width_ != d:
             checks.refuse("p", "Stack.fit_from", f"{previous.width_} features wide", d)
         folds = min(self.folds, int((w_p > 0).sum()), int((w_q > 0).sum()))
@@ -161,19 +188,19 @@ class Stack(Ratio):
         assigned = [assign_folds(w, folds, generator=rng.fork(self.fold_seed_, i)) for i, w in enumerate((w_p, w_q))]
         ess = min(1 / float(w.square().sum()) for w in (w_p, w_q))
         self.features_ = previous.features_ if previous else self._look(sample, ess, seed)
-        design = self.features_(torch.cat([sample.p, sample.q]))
+        seen = self.features_(torch.cat([sample.p, sample.q]))
         fold, weights = torch.cat(assigned), torch.cat([w_p, w_q])
         sign = torch.cat([torch.ones_like(w_p), -torch.ones_like(w_q)])
         trained = torch.stack([torch.where(fold == f, 0.0, weights) for f in range(folds)])
         for side in (slice(0, n_p), slice(n_p, None)):  # both sides weigh as much as the smaller has rows
             trained[:, side] *= ess * (folds - 1) / folds / trained[:, side].sum(1, keepdim=True)
-        newton = self._fit_newton(design, sign, trained, previous)
-        steps = self._fit_nets(design.phi, n_p, trained, previous, seed)
+        newton = self._fit_newton(seen, sign, trained, previous)
+        steps = self._fit_nets(seen.phi, n_p, trained, previous, seed)
         self.pairs_ = None
         if not self.features_.full and self.standardise == "mixture":
             before = previous.pairs_ if previous else None
-            self.pairs_ = Pairs.fit(design.phi[:, 1 : 1 + d], n_p, trained, self.features_.centres, before)
-        every = self._models(design)
+            self.pairs_ = Pairs.fit(seen.phi[:, 1 : 1 + d], n_p, trained, self.features_.centres, before)
+        every = self._models(seen)
         held_out = held_out_of(every, fold)
         self.coefficients_ = combine(held_out, sign, weights, ridge=self.stack_ridge, top=self.stack_top)
         outside = held_out @ self.coefficients_
@@ -185,8 +212,8 @@ class Stack(Ratio):
             "folds": folds,
             "quadratic": "full" if self.features_.full else "diagonal",
             "centres": len(self.features_.centres),
-            "clipped_p": self.features_.clipped(sample.p),
-            "clipped_q": self.features_.clipped(sample.q),
+            "clipped_p": self.features_.standardise.clipped(sample.p),
+            "clipped_q": self.features_.standardise.clipped(sample.q),
             "newton_iterations": [fit.iterations for fit in newton],
             "converged": all(fit.converged for fit in newton),
             "steps": steps,
@@ -205,18 +232,18 @@ class Stack(Ratio):
         options: dict[str, Any] = {"clip": self.clip, "centres": centres, "full": full, "by": self.standardise}
         return StackFeatures.of(sample, generator=rng.fork(seed, "centres"), **options)
 
-    def _fit_newton(self, design: Design, sign: Tensor, trained: Tensor, previous: Stack | None) -> list[NewtonFit]:
+    def _fit_newton(self, seen: Design, sign: Tensor, trained: Tensor, previous: Stack | None) -> list[NewtonFit]:
         """Models 1 and 2 of every fold; without centres there is no model 2."""
-        plain, local, ridge = [], [], self.ridge * design.phi.shape[1]
+        plain, local, ridge = [], [], self.ridge * seen.phi.shape[1]
         for f, weights in enumerate(trained):
             rows = weights.nonzero()[:, 0]
-            s, w, phi = sign[rows], weights[rows], design.phi[rows]
+            s, w, phi = sign[rows], weights[rows], seen.phi[rows]
             start = (previous.plain_[f], phi.new_zeros(1, 0)) if previous else None
             plain.append(newton_logistic(phi, s, w, ridge=ridge, start=start))
-            if design.local.shape[1]:
-                blocks = phi.new_zeros(design.groups, design.local.shape[1])
+            if seen.local.shape[1]:
+                blocks = phi.new_zeros(seen.groups, seen.local.shape[1])
                 start = (previous.local_[f], previous.blocks_[f]) if previous else (plain[-1].head, blocks)
-                local.append(newton_logistic(design.rows(rows), s, w, ridge=ridge, start=start))
+                local.append(newton_logistic(seen.rows(rows), s, w, ridge=ridge, start=start))
         self.plain_ = torch.stack([fit.head for fit in plain])
         self.local_ = torch.stack([fit.head for fit in local]) if local else self.plain_[:0]
         self.blocks_ = torch.stack([fit.blocks for fit in local]) if local else self.plain_.new_zeros(0, 0, 0)
@@ -236,12 +263,12 @@ class Stack(Ratio):
         train(self.nets_, phi, n_p, trained, schedule, generator=rng.fork(seed, "batches"))
         return steps
 
-    def _models(self, design: Design) -> Float[Tensor, "folds models n"]:
-        models = [self.plain_ @ design.phi.mT]
+    def _models(self, seen: Design) -> Float[Tensor, "folds models n"]:
+        models = [self.plain_ @ seen.phi.mT]
         if len(self.local_):
-            models.append(torch.stack([design.logit(*fit) for fit in zip(self.local_, self.blocks_, strict=True)]))
-        nets = self.nets_.predict(design.phi)
-        z = design.phi[:, 1 : 1 + self.features_.centres.shape[1]]
+            models.append(torch.stack([seen.logit(*fit) for fit in zip(self.local_, self.blocks_, strict=True)]))
+        nets = self.nets_.predict(seen.phi)
+        z = seen.phi[:, 1 : 1 + self.features_.centres.shape[1]]
         generative = [] if self.pairs_ is None else self.pairs_.log_ratio(z)
         return torch.stack([*models, *nets.unflatten(0, (-1, len(self.plain_))), *generative], 1)
 

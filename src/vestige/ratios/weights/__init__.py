@@ -4,9 +4,18 @@
 """
 
 from vestige.ratios.weights.augment import Augmented, Batch, augment, weighted_loss
-from vestige.ratios.weights.diagnosis import Diagnosis, WeightLimits, diagnose, ess, max_share, mean_weight
+from vestige.ratios.weights.diagnosis import (
+    Diagnosis,
+    Smoothed,
+    WeightLimits,
+    diagnose,
+    ess,
+    max_share,
+    mean_weight,
+    pareto_smooth,
+    tail_index,
+)
 from vestige.ratios.weights.expectation import expectation, resample
-from vestige.ratios.weights.pareto import Smoothed, pareto_smooth, tail_index
 from vestige.ratios.weights.transforms import Tempered, clip, flatten, from_log_ratio, self_normalise, temper
 
 __all__ = [

@@ -52,8 +52,9 @@ def expectation(
         raise NotEstimable("Weights that overflow have no plain mean; ask for normalise=True.")
     value = w @ f
     if method == "delta":
-        variance = _ratio_variance(f, w, value) if normalise else _mean_variance(f, w, value)
-        error = variance.sqrt()
+        n = len(f)
+        plain = (n * w[:, None] * f - value).square().sum(0) / (n * (n - 1))
+        error = (ratio_variance(f, w) if normalise else plain).sqrt()
         z = float(ndtri((1 + level) / 2))
         low, high = value - z * error, value + z * error
     else:
@@ -66,17 +67,11 @@ def expectation(
     return Estimate(give(value), give(low), give(high), level, give(error), n=len(f), ess=kish(log_w))
 
 
-def _ratio_variance(f: Float[Tensor, "n k"], w: Float[Tensor, " n"], mean: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
-    """Delta-method variance of sum w f / sum w; infinite when one weight is all of them."""
+def ratio_variance(f: Float[Tensor, "n *k"], w: Float[Tensor, " n"]) -> Float[Tensor, "*k"]:
+    """Delta-method variance of sum w f under weights that sum to one; infinite when one weight is all of them."""
     spare = 1 - w.square().sum()
-    if float(spare) < 1e-12:
-        return torch.full_like(mean, math.inf)
-    return w.square() @ (f - mean).square() / spare
-
-
-def _mean_variance(f: Float[Tensor, "n k"], w: Float[Tensor, " n"], mean: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
-    n = len(f)
-    return (n * w[:, None] * f - mean).square().sum(0) / (n * (n - 1))
+    variance = torch.tensordot(w.square(), (f - torch.tensordot(w, f, dims=1)).square(), dims=1) / spare
+    return torch.where(spare > 1e-12, variance, math.inf)
 
 
 def bootstrap_means(

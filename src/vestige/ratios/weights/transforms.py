@@ -23,11 +23,9 @@ from vestige.core.checks import ArrayLike, Kind
 BISECTIONS = 60  # of the exponent that `temper` looks for: to the last bit
 
 
-def log_weight_vector(
-    value: object, owner: str, *, min_rows: int = 1, length: int | None = None
-) -> Float[Tensor, " n"]:
+def log_weight_vector(value: object, owner: str, *, length: int | None = None) -> Float[Tensor, " n"]:
     """`value` as (n,) float64 log weights: not NaN, below +inf, above -inf somewhere."""
-    log_w = checks.vector(value, "log_weights", owner, min_rows=min_rows, length=length, finite=False)
+    log_w = checks.vector(value, "log_weights", owner, length=length, finite=False)
     bad = int((torch.isnan(log_w) | (log_w == math.inf)).sum())
     if bad:
         checks.refuse("log_weights", owner, "below +inf and not NaN", f"{bad} such values among {len(log_w)}")
