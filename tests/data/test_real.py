@@ -68,10 +68,11 @@ def test_omniglot_has_20_drawings_of_each_character():
 
 
 def test_debians_copy_of_fashion_mnist_has_the_same_rows():
-    if loading.find_system(SOURCES["fashion_mnist"]) is None:
+    source = SOURCES["fashion_mnist"]
+    folder = loading.find_system(source)
+    if folder is None:
         pytest.skip("dataset-fashion-mnist is not installed")
-    folder, files = loading.find_system(SOURCES["fashion_mnist"])
-    theirs = SOURCES["fashion_mnist"].build(SOURCES["fashion_mnist"].read_files(files), str(folder))
+    theirs = source.build(source.read_files(source.files_in(folder)), str(folder))
     ours = load("fashion_mnist")
     for key in ("train_x", "train_y", "test_x", "test_y"):
         assert torch.equal(getattr(theirs, key), getattr(ours, key))

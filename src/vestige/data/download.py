@@ -73,17 +73,8 @@ class _Bar:
     """What pooch asks of a progress bar, drawn by rich."""
 
     def __init__(self, drawn: Progress, remote: Remote) -> None:
-        self._drawn, self._size = drawn, remote.size
-        self._task = drawn.add_task(remote.file, total=remote.size)
-
-    @property
-    def total(self) -> int:
-        return self._size
-
-    @total.setter
-    def total(self, value: int) -> None:
-        self._size = value or self._size  # a server that does not say the length sends 0
-        self._drawn.update(self._task, total=self._size)
+        self._drawn, self._task = drawn, drawn.add_task(remote.file, total=remote.size)
+        self.total = self._size = remote.size  # pooch sets `total` to what the server says, which may be nothing
 
     def update(self, n: int) -> None:
         self._drawn.advance(self._task, n)

@@ -34,10 +34,9 @@ def load(name: str, *, data_dir: str | Path | None = None, download: bool = True
     if path is not None and source.read_npz is not None:
         with open_npz(path) as npz:
             return source.build(source.read_npz(npz), str(path))
-    system = find_system(source)
-    if system is not None and source.read_files is not None:
-        folder, files = system
-        return source.build(source.read_files(files), str(folder))
+    folder = find_system(source)
+    if folder is not None and source.read_files is not None:
+        return source.build(source.read_files(source.files_in(folder)), str(folder))
     return _canonical(source, allowed=download, progress=progress)
 
 
@@ -69,17 +68,13 @@ def listing(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
 def _where(source: DataSource, data_dir: str | Path | None) -> tuple[str, str | None]:
     if source.read_installed is not None:
         return "installed", None
-    path = find_npz(source, data_dir)
-    if path is not None:
-        return "file", str(path)
-    system = find_system(source)
-    if system is not None:
-        return "system", str(system[0])
+    for here, path in (("file", find_npz(source, data_dir)), ("system", find_system(source))):
+        if path is not None:
+            return here, str(path)
     folder = cache_folder() / source.name
-    sizes = [(folder / r.file, r.size) for r in source.remotes]
-    if sizes and all(path.is_file() and path.stat().st_size == size for path, size in sizes):
-        return "cached", str(folder)
-    return "not here", None
+    sizes = [path.stat().st_size if path.is_file() else None for path in source.files_in(folder).values()]
+    whole = bool(sizes) and sizes == [remote.size for remote in source.remotes]
+    return ("cached", str(folder)) if whole else ("not here", None)
 
 
 def find_npz(source: DataSource, data_dir: str | Path | None) -> Path | None:
@@ -94,13 +89,10 @@ def find_npz(source: DataSource, data_dir: str | Path | None) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def find_system(source: DataSource) -> tuple[Path, dict[str, Path]] | None:
-    """The folder and files, by name, of a system package's copy; None unless all are there."""
-    if source.system is None:
-        return None
-    folder = SYSTEM_ROOT / source.system.folder
-    paths = {remote.file: folder / remote.file for remote in source.remotes}
-    return (folder, paths) if all(path.is_file() for path in paths.values()) else None
+def find_system(source: DataSource) -> Path | None:
+    """The folder of a system package's copy; None unless all files are there."""
+    folder = SYSTEM_ROOT / source.system.folder if source.system else None
+    return folder if folder and all(path.is_file() for path in source.files_in(folder).values()) else None
 
 
 def _canonical(source: DataSource, *, allowed: bool, progress: bool) -> DataSet:

@@ -70,6 +70,10 @@ class DataSource:
         """Bytes of the whole download; None where there is none."""
         return sum(r.size for r in self.remotes) if self.remotes else None
 
+    def files_in(self, folder: Path) -> dict[str, Path]:
+        """Where the canonical files would be in `folder`, by name."""
+        return {remote.file: folder / remote.file for remote in self.remotes}
+
     def build(self, parts: Parts, origin: str) -> DataSet:
         """The data set that `parts` make up."""
         tensors = {key: _tensor(getattr(parts, key)) for key in ("train_x", "train_y", "test_x", "test_y")}

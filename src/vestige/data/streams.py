@@ -76,11 +76,7 @@ def output_map(dataset: DataSet, outputs: Mapping[int, int]) -> Int64[Tensor, " 
 
 
 def segment_of(
-    name: str,
-    dataset: DataSet,
-    rows: Rows,
-    outputs: Mapping[int, int],
-    transform: Callable[[Tensor], Tensor] | None = None,
+    name: str, dataset: DataSet, rows: Rows, outputs: Mapping[int, int], transform: Permute | Rotate | None = None
 ) -> Segment:
     """A task of all `rows`, ascending, whose classes have these outputs."""
     train, val, test = (torch.cat(parts).sort().values for parts in zip(*rows.values(), strict=True))

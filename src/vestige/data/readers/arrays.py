@@ -129,18 +129,12 @@ def _open_npz(at: Address) -> Iterator[ArrayFile]:
         if claimed != there:
             refuse_file(at, f"an .npz file whose '{member}' holds {claimed} bytes of data", f"{there}")
         require_memory(at, claimed, bytes_each=1)
-        kept: list[NDArray[Any]] = []
-
-        def rows(a: int, b: int) -> Tensor:
-            if not kept:
-                try:
-                    with archive.open(member) as file:
-                        kept.append(np.lib.format.read_array(file, allow_pickle=False))
-                except DAMAGE:
-                    refuse_file(at, f"an .npz file whose '{member}' can be read", "a torn one")
-            return _from_numpy(kept[0][a:b])
-
-        yield ArrayFile(shape, dtype == np.uint8, rows)
+        try:
+            with archive.open(member) as file:
+                array = np.lib.format.read_array(file, allow_pickle=False)
+        except DAMAGE:
+            refuse_file(at, f"an .npz file whose '{member}' can be read", "a torn one")
+        yield ArrayFile(shape, dtype == np.uint8, lambda a, b: _from_numpy(array[a:b]))
 
 
 @contextmanager
