@@ -8,7 +8,7 @@ import torch
 from vestige import data, features
 from vestige.core.errors import InputError
 from vestige.data import SOURCES, loading
-from vestige.features.drift import relative_drift
+from vestige.features.base import relative_drift
 
 
 def test_the_drift_of_a_known_movement():

@@ -7,7 +7,7 @@ from sklearn.decomposition import PCA as SKPCA
 
 from vestige import features
 from vestige.core.errors import InputError
-from vestige.features.linear import principal_directions
+from vestige.features.fixed import principal_directions
 
 
 def cloud(n, d, seed=0):

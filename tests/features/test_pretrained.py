@@ -9,7 +9,7 @@ import torch
 
 from vestige import features, store
 from vestige.core.errors import InputError, MissingPackage, StoreError
-from vestige.features.pretrained import NETWORK, WEIGHTS, efficientnet_lite0
+from vestige.features.fixed import NETWORK, WEIGHTS, efficientnet_lite0
 
 HERE = all(importlib.util.find_spec(name) for name in (NETWORK, WEIGHTS))
 needs_packages = pytest.mark.skipif(not HERE, reason="the extra 'features' is not installed")

@@ -7,12 +7,14 @@ from torch import nn
 from vestige import features
 from vestige.core import rng
 from vestige.core.errors import InputError, NotEstimable
-from vestige.features.training import batches, train
+from vestige.features.trained import batches
 
 
-def settings(epochs, batch_size, learning_rate, weight_decay=0.0, seed=0, owner="test"):
+def train(net, loss, weights, epochs, batch_size, learning_rate, weight_decay=0.0, seed=0):
+    """The loop of every trained map, on a network that is none of its own."""
     rates = {"learning_rate": learning_rate, "weight_decay": weight_decay}
-    return {"epochs": epochs, "batch_size": batch_size, **rates, "seed": seed, "owner": owner}
+    feature_map = features.build("classifier", epochs=epochs, batch_size=batch_size, **rates)
+    return feature_map._train(net, loss, weights, seed)
 
 
 def test_every_row_once_and_no_small_batch():
@@ -34,7 +36,7 @@ def test_it_finds_the_weighted_ridge_solution():
         return (net(x[i]).squeeze(1) - y[i]).square()
 
     for rate in (0.1, 0.01, 0.001):
-        train(net, loss, weights, **settings(200, 60, rate, l2))
+        train(net, loss, weights, 200, 60, rate, l2)
     design = torch.cat([x, torch.ones(60, 1)], 1).double()
     w = weights.double()[:, None] / 60
     # gradient of mean w (design b - y)^2 + (l2 / 2)(b_1^2 + b_2^2): the bias is not in the penalty
@@ -53,7 +55,7 @@ def test_the_losses_are_those_of_a_plain_loop():
             return nn.Linear(3, 1)
 
     net, twin = make(), make()
-    losses = train(net, lambda i: net(x[i]).square().sum(1), weights, **settings(2, 5, 1e-2, seed=7))
+    losses = train(net, lambda i: net(x[i]).square().sum(1), weights, 2, 5, 1e-2, seed=7)
     optimizer, order, expected = torch.optim.Adam(twin.parameters(), lr=1e-2), rng.fork(7, "batches"), []
     for _ in range(2):
         total = 0.0
@@ -70,13 +72,8 @@ def test_the_losses_are_those_of_a_plain_loop():
 
 def test_a_loss_that_is_not_finite_stops_it():
     net = nn.Linear(1, 1)
-    with pytest.raises(NotEstimable, match="training of Thing diverged in epoch 1"):
-        train(
-            net,
-            lambda i: net(torch.ones(len(i), 1))[:, 0] * torch.inf,
-            torch.ones(4),
-            **settings(3, 2, 1.0, owner="Thing"),
-        )
+    with pytest.raises(NotEstimable, match="training of ClassifierFeatures diverged in epoch 1"):
+        train(net, lambda i: net(torch.ones(len(i), 1))[:, 0] * torch.inf, torch.ones(4), 3, 2, 1.0)
 
 
 @pytest.mark.parametrize(

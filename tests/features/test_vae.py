@@ -9,7 +9,7 @@ from toys import blobs
 from vestige import features
 from vestige.core.errors import InputError, VestigeWarning
 from vestige.features.rows import Argument, gather
-from vestige.features.vae import Prior, active_codes, vae_loss
+from vestige.features.trained import Prior, active_codes, vae_loss
 from vestige.nets.vae import VAENet
 
 SMALL = {

@@ -4,13 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from vestige.core import checks
-from vestige.features.base import FeatureMap
+from vestige.features.base import FeatureMap, code_drift, drift_by_step
 from vestige.features.cache import Cached
-from vestige.features.classifier import ClassifierFeatures
-from vestige.features.drift import code_drift, drift_by_step, relative_drift
-from vestige.features.linear import PCA, Identity
-from vestige.features.pretrained import Pretrained
-from vestige.features.vae import CVAE, VAEFeatures
+from vestige.features.fixed import PCA, Identity, Pretrained
+from vestige.features.trained import CVAE, ClassifierFeatures, VAEFeatures
 
 # Every map by its name, one line each.
 FEATURES: dict[str, type[FeatureMap]] = {
@@ -41,12 +38,8 @@ __all__ = [
     "Cached",
     "ClassifierFeatures",
     "FeatureMap",
-    "Identity",
-    "Pretrained",
-    "VAEFeatures",
     "build",
     "code_drift",
     "drift_by_step",
     "load",
-    "relative_drift",
 ]

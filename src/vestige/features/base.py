@@ -1,9 +1,9 @@
 """The contract of every feature map: samples in, (n, width) features out, in which ratios and distances are taken.
 
 A map is a dataclass: its fields are its configuration, `fit` learns, `update` goes on learning when a new task comes,
-and what was learnt ends in `_`. A subclass writes `_fit`, `_update`, `_codes` and, where it has a network, `_rebuild`;
-checks, batches, kinds of arrays, saving and loading are done here, once. `fit` and `update` change the map wholly or
-not at all, and keep no sample; what they do keep of the data is said in `keeps`.
+and what was learnt ends in `_`. A subclass writes `_fit`, `_update`, `_codes` and, where it has a network, `_rebuild`,
+which makes that of a stored map; checks, batches, kinds of arrays, saving and loading are done here, once. `fit` and
+`update` change the map wholly or not at all, and keep no sample; what they do keep of the data is said in `keeps`.
 
 **A map that changes.** A density ratio of codes means something only if all its samples went through one map. Maps
 with `consistent = True` (identity, pca, pretrained) stay as `fit` left them and `update` does nothing to them, so codes
@@ -17,17 +17,22 @@ may be kept. The others (classifier, vae, cvae) change with every `update`, and 
   which no re-encoding can correct: either that network keeps the map that it was trained with, or the codes of one
   sample must stay nearly the same from step to step, which is what the tie of `cvae` (Eq. 15) is for; `code_drift`
   says how nearly.
+
+**How far the codes of the same samples move** when a map is updated, which CDRE Eq. 15 is there to keep small:
+
+    drift = mean |z_t(x) - z_{t-1}(x)|^2 / total variance of z_{t-1}
+
+over samples x: 0 where nothing moved, 2 where the new codes are independent of the old ones with the same mean and
+variance. A chain whose earlier steps saw z_{t-1} reads this as noise, or as a drift of the model.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -35,17 +40,20 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from vestige import store
-from vestige.core import NotFitted, __version__, checks
+from vestige.core import NotFitted, __version__, checks, rng
 from vestige.core.checks import ArrayLike, Kind, declared, learnt
 from vestige.features.rows import Argument, Groups, Rows, admit, gather, numbers, shape_of
+from vestige.nets.training import evaluating
+from vestige.store.stored import Stored
 
 BATCH_SIZE = 1000
 
 
 @dataclass(eq=False)
-class FeatureMap(ABC):
+class FeatureMap(Stored, ABC):
     """Turns samples into features."""
 
+    stored_as: ClassVar[str] = "features"
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     consistent: ClassVar[bool]  # whether codes, once computed, stay right: the map never changes after `fit`
@@ -108,14 +116,12 @@ class FeatureMap(ABC):
 
     __call__ = transform
 
-    def transform_each(
-        self, kept: Mapping[Any, ArrayLike], *, batch_size: int = BATCH_SIZE
-    ) -> dict[Hashable, Float[Tensor, "_ f"]]:
+    def transform_each(self, kept: Mapping[Any, ArrayLike]) -> dict[Hashable, Float[Tensor, "_ f"]]:
         """Raw samples that were kept, task by task, encoded by this map as it is now (see above)."""
         owner, found = f"{type(self).__name__}.transform_each", {}
         for task, x in kept.items():
             rows = admit(x, f"kept[{task!r}]", owner, self._fitted(owner))
-            found[task] = self.codes(rows, batch_size=batch_size).to(torch.float64)
+            found[task] = self.codes(rows).to(torch.float64)
         return found
 
     @torch.no_grad()
@@ -124,22 +130,12 @@ class FeatureMap(ABC):
         owner = f"{type(self).__name__}.transform"
         size = checks.whole(batch_size, "batch_size", owner, low=1)
         shape = self._fitted(owner)
-        net, training = getattr(self, "net_", None), False
-        if net is not None:
-            training = net.training
-            net.eval()
-        try:
+        net = getattr(self, "net_", None)
+        with evaluating([] if net is None else [net]):
             found = torch.cat([self._codes(numbers(part, self.dtype), shape) for part in rows.split(size)])
-        finally:
-            if net is not None:
-                net.train(training)
         if not bool(torch.isfinite(found.sum())) and not bool(torch.isfinite(found).all()):
             checks.refuse("x", owner, f"small enough for {self.dtype} arithmetic", "features that are not finite")
         return found
-
-    def copy(self) -> Self:
-        """A map of its own that stays as this one is now."""
-        return copy.deepcopy(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -179,17 +175,7 @@ class FeatureMap(ABC):
     def state_dict(self) -> dict[str, Tensor]:
         """Everything learnt that `transform` and `update` need, copied."""
         self._fitted(f"{type(self).__name__}.state_dict")
-        return {key: value.clone() for key, value in store.to_tensors(self).items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> Self:
-        """Take over what another map of the same configuration has learnt; a mismatch names the key."""
-        taken = self.copy()
-        store.restore_tensors(taken, state)
-        self.__dict__.update(taken.__dict__)
-        return self
-
-    def _rebuild(self) -> None:  # noqa: B027 - a map without a network has nothing to make
-        """The network of a stored map, made before it takes its weights."""
+        return super().state_dict()
 
     def digest(self) -> str:
         """A hash of all that decides what `transform` gives: configuration, state, and the version of the code."""
@@ -199,11 +185,46 @@ class FeatureMap(ABC):
             hashed.update(value.contiguous().numpy().tobytes())
         return hashed.hexdigest()
 
-    def save(self, path: str | Path) -> Path:
-        """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
-        return store.save_object(path, "features", self)
 
-    @classmethod
-    def load(cls, path: str | Path, classes: Mapping[str, type] | None = None) -> Self:
-        """The fitted map stored at `path`, of this class or one of `classes`."""
-        return store.load_object(cls, path, "features", classes)
+def relative_drift(before: Float[Tensor, "n f"], after: Float[Tensor, "n f"]) -> float:
+    """The drift from one set of codes to another of the same samples, row by row."""
+    before, after = before.to(torch.float64), after.to(torch.float64)
+    variance = (before - before.mean(0)).square().sum(1).mean()
+    if not bool(variance > 0):
+        checks.refuse("before", "relative_drift", "codes that differ between samples", "the same code for all")
+    return float((after - before).square().sum(1).mean() / variance)
+
+
+def code_drift(before: FeatureMap, after: FeatureMap, x: ArrayLike) -> float:
+    """The drift of the codes of `x` from the map `before` (a `copy` taken before `update`) to the map `after`."""
+    if before.width != after.width:
+        checks.refuse("after", "code_drift", f"as wide as 'before' ({before.width} features)", after.width)
+    rows = admit(x, "x", "code_drift", before.shape, min_rows=2)
+    return relative_drift(before.codes(rows), after.codes(rows))
+
+
+def drift_by_step(
+    feature_map: FeatureMap,
+    real: Mapping[str | int, ArrayLike],
+    generated: Mapping[str | int, ArrayLike],
+    held: Mapping[str | int, ArrayLike],
+    *,
+    seed: int = 0,
+) -> list[float]:
+    """Fit on the first task of `real`, update with each next, and measure the drift of the old tasks at each update.
+
+    At every update `generated` stands for the tasks whose data is gone; the drift is that of their rows in `held`,
+    which the map never sees.
+    """
+    tasks = list(real)
+    if len(tasks) < 2:
+        checks.refuse("real", "drift_by_step", "of at least 2 tasks", len(tasks))
+    drifts = []
+    feature_map.fit({tasks[0]: real[tasks[0]]}, seed=rng.child_seed(seed, "step", 0))
+    for t in range(1, len(tasks)):
+        old, before = tasks[:t], feature_map.copy()
+        replay = {task: generated[task] for task in old}
+        feature_map.update({tasks[t]: real[tasks[t]]}, replay, seed=rng.child_seed(seed, "step", t))
+        rows = torch.cat([admit(held[task], f"held[{task!r}]", "drift_by_step", before.shape) for task in old])
+        drifts.append(code_drift(before, feature_map, rows))
+    return drifts

@@ -31,7 +31,7 @@ from vestige.core import StoreError, VestigeWarning
 from vestige.core.checks import ArrayLike, Kind
 from vestige.data.download import cache_folder
 from vestige.features.base import BATCH_SIZE, FeatureMap
-from vestige.features.linear import Identity
+from vestige.features.fixed import Identity
 from vestige.features.rows import admit
 
 KIND = "cached-features"

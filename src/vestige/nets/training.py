@@ -2,7 +2,7 @@
 
 `train` repeats a step and looks every so often at where it has led. `adam` is such a step, for a loss that autograd
 differentiates. `Best` keeps each member's best parameters of networks that are trained side by side, and `MemberAdam`
-moves a `BatchedMLP` whose gradient is already known.
+moves a `BatchedMLP` whose gradient is already known. `evaluating` is the mode in which a network is only looked at.
 
 Adversarial training has loops of its own, because two networks take turns there.
 """
@@ -10,12 +10,13 @@ Adversarial training has loops of its own, because two networks take turns there
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from vestige.nets.batched import BatchedMLP
 
@@ -64,6 +65,19 @@ def adam(
             schedule.step()
 
     return descend
+
+
+@contextmanager
+def evaluating(nets: Sequence[nn.Module]) -> Iterator[None]:
+    """Within it `nets` are in evaluation mode; afterwards each is in the mode that it was in."""
+    modes = [net.training for net in nets]
+    for net in nets:
+        net.eval()
+    try:
+        yield
+    finally:
+        for net, mode in zip(nets, modes, strict=True):
+            net.train(mode)
 
 
 class Best:
