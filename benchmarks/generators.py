@@ -21,7 +21,7 @@ from torch import Tensor
 from benchmarks.timing import Row, race
 from vestige.core import rng
 from vestige.generators import build
-from vestige.generators.wgan import WGANGP, gradient_penalty
+from vestige.generators.adversarial import WGANGP, gradient_penalty
 
 BATCH, STEPS, CONDITIONS, IMAGES = 64, 50, 10, 10_000
 

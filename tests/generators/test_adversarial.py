@@ -7,7 +7,7 @@ import torch
 
 from vestige import generators
 from vestige.core.errors import InputError, NotEstimable, VestigeWarning
-from vestige.generators.wgan import WGAN
+from vestige.generators.adversarial import WGAN
 
 TINY = {
     "shape": (4, 4),

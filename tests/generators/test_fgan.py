@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from vestige.core.errors import InputError
-from vestige.generators.fgan import FGAN, activation, conjugate, limited
+from vestige.generators.adversarial import FGAN, activation, conjugate, limited
 from vestige.ratios.divergences.gaussian import Gaussian, gaussian_divergence
 
 # our name, the closed form's, and the critic's output at which r is the ratio (the table of `ratios.losses`)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from vestige.generators.adversarial import Player, follow, settle
-from vestige.nets.gan import SLOPE, DenseGenerator
+from vestige.nets.gan import SLOPE, ConditionalGenerator
 
 
 def line(weight):
@@ -42,7 +42,7 @@ def test_following_with_step_over_step_plus_one_is_the_plain_mean():
 
 
 def test_statistics_are_those_of_the_layers_inputs_over_all_conditions():
-    net = DenseGenerator(2, 2, (4, 3), 5, keep=0.5, bounded=False, seed=0).eval()
+    net = ConditionalGenerator(2, 2, (4, 3), (5,), keep=0.5, bounded=False, seed=0).eval()
     for norm in net.norms:
         norm.running_mean.fill_(7.0)
     codes = torch.randn(30, 2, generator=torch.Generator().manual_seed(1))

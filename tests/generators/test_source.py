@@ -5,7 +5,7 @@ import torch
 
 from vestige.core import rng
 from vestige.core.errors import InputError
-from vestige.generators.source import ReplaySource
+from vestige.generators.base import ReplaySource
 
 
 def rows(condition, n):

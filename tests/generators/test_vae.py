@@ -11,8 +11,9 @@ from torch.nn import functional
 from toys import blobs
 from vestige.core import rng
 from vestige.core.errors import InputError, NotEstimable
-from vestige.generators.source import ReplaySource
-from vestige.generators.vae import VAE, Scale, gaussian_columns_nll
+from vestige.generators.base import ReplaySource
+from vestige.generators.vae import VAE, Scale
+from vestige.nets.vae import gaussian_nll
 
 # so little training may leave samples that hardly differ
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
@@ -26,7 +27,7 @@ def draws(*shape, seed=0):
 def test_nll_is_the_density_of_a_gaussian_with_a_variance_a_column():
     x, mean, variance = draws(6, 5), draws(6, 5, seed=1), draws(5, seed=2).exp()
     expected = -Independent(Normal(mean, variance.sqrt()), 1).log_prob(x)
-    torch.testing.assert_close(gaussian_columns_nll(x, mean, variance), expected)
+    torch.testing.assert_close(gaussian_nll(x, mean, variance), expected)
 
 
 def parts(vae, x, codes, noise):

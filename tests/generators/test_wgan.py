@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from vestige.core.errors import InputError
-from vestige.generators.adversarial import Player
-from vestige.generators.wgan import WGAN
+from vestige.generators.adversarial import WGAN, Player
 
 ONE = {
     "shape": (1,),

@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from vestige.core.errors import InputError
-from vestige.generators.adversarial import Player
-from vestige.generators.wgan import WGANGP, gradient_penalty
-from vestige.nets.gan import DenseCritic
+from vestige.generators.adversarial import WGANGP, Player, gradient_penalty
+from vestige.nets.gan import ConditionalCritic
 
 CONDITIONS = torch.tensor([0, 1, 2, 1, 0])
 
@@ -17,7 +16,7 @@ def rows(n=5, d=3, seed=0, dtype=torch.float64):
 
 
 def critic():
-    return DenseCritic(3, 3, (6, 5), projection=True, seed=0).double()
+    return ConditionalCritic((3,), 3, (6, 5), projection=True, seed=0).double()
 
 
 def test_penalty_against_a_loop_over_rows():

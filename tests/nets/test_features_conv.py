@@ -36,7 +36,7 @@ def test_batch_norm_stands_on_the_second_convolution_and_the_first_dense_layer()
 def test_shapes(image):
     net = StridedConv(image, 10, seed=0).eval()
     x = torch.rand(3, *image)
-    features = net.features(x).detach()
+    features = net.body(x).detach()
     assert features.shape == (3, 64)
     assert float(features.min()) >= 0  # after ReLU
     torch.testing.assert_close(net(x), net.head(features))

@@ -8,11 +8,11 @@ from torch.nn import functional
 from vestige.core.errors import InputError
 from vestige.nets.gan import (
     CODES,
-    ConvClassGenerator,
-    ConvDiscriminator,
-    DenseClassGenerator,
-    DenseDiscriminator,
     UpConv,
+    conv_class_generator,
+    conv_discriminator,
+    dense_class_generator,
+    dense_discriminator,
 )
 
 
@@ -28,9 +28,9 @@ def test_the_folded_convolution_is_upsampling_and_a_convolution(shape):
 
 
 def test_the_widths_in_print():
-    dense = DenseClassGenerator((256, 512, 1024), 784, "sigmoid")
+    dense = dense_class_generator((256, 512, 1024), 784, "sigmoid")
     assert [m.out_features for m in dense.modules() if isinstance(m, nn.Linear)] == [256, 512, 1024, 784]  # C.4
-    conv = ConvClassGenerator((28, 28), (128, 64), "sigmoid")
+    conv = conv_class_generator((28, 28), (128, 64), "sigmoid")
     assert [(m.out_channels, m.kernel_size) for m in conv.modules() if isinstance(m, UpConv)] == [
         (64, (5, 5)),
         (1, (5, 5)),
@@ -42,16 +42,16 @@ def test_the_widths_in_print():
 @pytest.mark.parametrize("shape", [(28, 28), (8, 8), (6, 7), (3, 10, 9)])
 def test_images_of_any_size_are_made_and_judged(shape):
     width = torch.Size(shape).numel()
-    made = ConvClassGenerator(shape, (4, 3), "sigmoid")(torch.randn(5, CODES))
+    made = conv_class_generator(shape, (4, 3), "sigmoid")(torch.randn(5, CODES))
     assert made.shape == (5, width)
     assert 0 <= float(made.detach().min()) <= float(made.detach().max()) <= 1
-    assert ConvDiscriminator(shape, (3, 4))(made).shape == (5,)
-    made = DenseClassGenerator((7, 6), width, "linear")(100 * torch.randn(5, CODES))
+    assert conv_discriminator(shape, (3, 4))(made).shape == (5,)
+    made = dense_class_generator((7, 6), width, "linear")(100 * torch.randn(5, CODES))
     assert made.shape == (5, width)
     assert float(made.detach().min()) < 0
-    assert DenseDiscriminator((6,), width)(made).shape == (5,)
+    assert dense_discriminator((6,), width)(made).shape == (5,)
 
 
 def test_what_is_no_image_is_refused():
-    with pytest.raises(InputError, match="'input_shape' of ConvClassGenerator"):
-        ConvClassGenerator((7,), (4, 3), "sigmoid")
+    with pytest.raises(InputError, match="'input_shape' of conv_class_generator"):
+        conv_class_generator((7,), (4, 3), "sigmoid")

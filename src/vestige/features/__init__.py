@@ -38,6 +38,7 @@ __all__ = [
     "Cached",
     "ClassifierFeatures",
     "FeatureMap",
+    "Pretrained",
     "build",
     "code_drift",
     "drift_by_step",

@@ -172,7 +172,7 @@ class ClassifierFeatures(TrainedFeatures):
         return {"losses": losses, "classes": self.classes_}
 
     def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
-        return self.net_.features(self._layout(shape)(x))
+        return self.net_.body(self._layout(shape)(x))
 
     @torch.no_grad()
     def called(self, codes: Float[Tensor, "n f"]) -> Int64[Tensor, " n"]:

@@ -1,15 +1,13 @@
-"""Generators: they learn condition after condition, and draw samples of each. One file a kind, a line in the dict."""
+"""Generators: they learn condition after condition, and draw samples of each. Each kind has a line in the dict."""
 
 from pathlib import Path
 from typing import Any
 
 from vestige.core import checks
-from vestige.generators.base import Generator
-from vestige.generators.fgan import FGAN
+from vestige.generators.adversarial import FGAN, WGAN, WGANGP
+from vestige.generators.base import Generator, ReplaySource
 from vestige.generators.per_class import ConvGAN, DenseGAN
-from vestige.generators.source import ReplaySource
 from vestige.generators.vae import VAE
-from vestige.generators.wgan import WGAN, WGANGP
 
 # Every generator by its name, one line each.
 GENERATORS: dict[str, type[Generator]] = {

@@ -1,18 +1,48 @@
-"""What all conditional GANs share: two networks, the loop in which they alternate, curves, and a watch for divergence.
+"""Conditional GANs: two networks, the loop in which they alternate, and what each of them minimises, kind by kind.
 
 CDRE section 4.2 and App. A.3: conditional GANs with task indices as conditions, Adam with one rate for each network,
-trained on each task in turn. A subclass says in a few lines what the critic and the generator minimise.
+trained on each task in turn. `Adversarial` is what all share; a subclass says in a few lines what the critic and the
+generator minimise.
 
 What neither says, and stands so here: both optimisers begin afresh with each fit; the generator that a fit leaves is
 a running average over its steps (`average`; 0 leaves the last); `betas` are (0.5, 0.99). The preset
 "paper" has the networks, rates, batches and epochs of App. A.3; beyond it the Wasserstein GANs have their authors' five
-steps of the critic, and the f-GANs keep the safeguards of `fgan`. "small", whose values are the defaults, has dense
+steps of the critic, and the f-GANs keep their safeguards (see below). "small", whose values are the defaults, has dense
 networks that learn ten classes, one after another, in a minute on one core. There the generator's gates and the
 critic's projection make them keep which sample belongs to which condition.
 
 A GAN circles around where it should rest, so a fit leaves the running average of the generator's weights. Statistics of
 batch normalisation cannot be averaged with them: they belong to the layers' inputs under the very weights that are
 used, so they are taken anew, from a pass in which every condition has the same share.
+
+**f-GAN.** The critic maximises a variational lower bound of an f-divergence, the generator lowers it.
+
+Nowozin, Cseke and Tomioka 2016, Eq. 6: F = E_p[g(v)] - E_q[f*(g(v))], v the critic's output, g the output activation
+and f* the conjugate of the divergence, in the table of `ratios.losses` (js, kl, reverse_kl, hellinger, pearson). The
+critic maximises F; at its optimum F is the divergence. What the generator does about it is `generator_term`:
+
+    "conjugate"   minimises F: it maximises E_q[f*(g(v))];
+    "activation"  maximises E_q[g(v)] instead, their section 3.2: the gradient does not vanish while samples are poor;
+    "auto"        "conjugate" for reverse_kl, whose f*(g(v)) = v - 1 never saturates, and "activation" for the others.
+
+Exponentials grow no steeper than at `exponent_limit`: where the critic's output asks for more, the term goes on along
+its tangent. (Were it constant there, the critic would gain without end by moving every output beyond the limit.) The
+curve "limited" says which share of the outputs that was. `gradient_clip` bounds either network's gradient. And where
+there are exponentials the critic's last layer begins each fit at zero: to the critic of earlier conditions a new one
+looks like nothing real, and the exponential of that verdict would take most of a fit to unlearn.
+
+**WGAN.** The critic's mean difference between real and generated rows bounds their Wasserstein distance from below.
+
+Arjovsky, Chintala and Bottou 2017, Algorithm 1: the critic maximises E_p[D] - E_q[D] (their Eq. 3, one condition at a
+time) and each of its weights is clipped to [-clip, clip] after each step; the generator maximises E_q[D]. Adam instead
+of RMSProp, as CDRE App. A.3 has it. Their bound of 0.01 and five steps of the critic for one of the generator are in
+the preset "paper"; the small networks have one step and a wider bound.
+
+**WGAN-GP.** Wasserstein GAN whose critic is held to slope one by a penalty instead of clipped weights.
+
+Gulrajani et al. 2017, Eq. 3: the critic minimises E_q[D] - E_p[D] + penalty E[(|grad_x D(x, c)| - 1)^2] at points drawn
+evenly between a real and a generated row of the same condition; the gradient is with respect to the row alone. The
+critic never normalises over batches (their section 4). CDRE App. A.3 has it do so: the preset "paper" deviates there.
 """
 
 from __future__ import annotations
@@ -20,7 +50,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,12 +59,12 @@ from jaxtyping import Float, Int64, Shaped
 from torch import Generator as Noise
 from torch import Tensor, nn
 
-from vestige.core import NotEstimable, checks, rng
+from vestige.core import checks, rng
 from vestige.core.checks import learnt, option
-from vestige.generators.base import ROWS, Generator
-from vestige.generators.source import Progress, ReplaySource
-from vestige.nets.convolutional import image_shape
-from vestige.nets.gan import ConvCritic, ConvGenerator, DenseCritic, DenseGenerator
+from vestige.generators.base import ROWS, STRETCHES, Generator, Progress, ReplaySource, curves, must_be_finite
+from vestige.nets.convolutional import FILTERS, image_shape
+from vestige.nets.gan import ConditionalCritic, ConditionalGenerator
+from vestige.ratios.losses import VARIATIONAL
 
 
 class Player:
@@ -75,7 +105,6 @@ def settle(net: nn.Module, codes: Float[Tensor, "n z"], conditions: Shaped[Tenso
         norm.momentum = momentum
 
 
-STRETCHES = 50  # points of a training curve
 PAPER: dict[str, Any] = {
     "net": "conv",
     "hidden": (1024,),
@@ -87,6 +116,9 @@ PAPER: dict[str, Any] = {
     "epochs": 15,
     "average": 0.0,
 }
+
+
+ADVICE = "A smaller 'learning_rate' and 'critic_learning_rate', or a 'gradient_clip', help."
 
 
 @dataclass(eq=False)
@@ -150,17 +182,26 @@ class Adversarial(Generator):
         return both[: len(real)], both[len(real) :]
 
     def _build(self, seed: int) -> None:
-        first, second = rng.child_seed(seed, "generator"), rng.child_seed(seed, "critic")
-        sizes, critic_sizes = (self.codes, self.conditions, self.hidden), (self.conditions, self.critic_hidden)
-        keep, bounded, projection = self.keep, self.bounded, self.projection
-        if self.net == "conv":
-            image, norm = image_shape(self.shape, type(self).__name__), self.critic_norm
-            self.generator_ = ConvGenerator(*sizes, image, keep=keep, bounded=bounded, seed=first)
-            self.critic_ = ConvCritic(image, *critic_sizes, projection=projection, norm=norm, seed=second)
-        else:
-            columns = math.prod(self.shape)
-            self.generator_ = DenseGenerator(*sizes, columns, keep=keep, bounded=bounded, seed=first)
-            self.critic_ = DenseCritic(columns, *critic_sizes, projection=projection, seed=second)
+        filters = FILTERS if self.net == "conv" else None
+        self.generator_ = ConditionalGenerator(
+            self.codes,
+            self.conditions,
+            self.hidden,
+            self.shape,
+            filters=filters,
+            keep=self.keep,
+            bounded=self.bounded,
+            seed=rng.child_seed(seed, "generator"),
+        )
+        self.critic_ = ConditionalCritic(
+            self.shape,
+            self.conditions,
+            self.critic_hidden,
+            filters=filters,
+            projection=self.projection,
+            norm=self.net == "conv" and self.critic_norm,
+            seed=rng.child_seed(seed, "critic"),
+        )
 
     def _draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
         return self.generator_(torch.randn(len(conditions), self.codes, generator=noise), conditions)
@@ -188,23 +229,152 @@ class Adversarial(Generator):
             follow(averaged, self.generator_, min(self.average, step / (step + 1)))
             losses.append(torch.stack([loss, *terms.values()]).detach())
             if step % max(steps // STRETCHES, 1) == 0 or step == steps - 1:
-                self._still_finite(losses)
+                must_be_finite(torch.stack(losses), self.name, ADVICE)
                 on_progress(step / steps, f"step {step} of {steps}")
         shares = torch.tensor(source.conditions).repeat(-(-ROWS // len(source.conditions)))
         settle(averaged, torch.randn(len(shares), self.codes, generator=noise), shares)
         self.generator_ = averaged
-        parts = torch.stack(losses).cpu().double().tensor_split(min(STRETCHES, steps))
-        curves = torch.stack([part.mean(0) for part in parts]).T.tolist()
-        report: dict[str, Any] = {"steps": steps, "curves": dict(zip(["generator", *terms], curves, strict=True))}
+        report: dict[str, Any] = {"steps": steps, "curves": curves(torch.stack(losses), ["generator", *terms])}
         if self.gradient_clip is not None:
             shares_clipped = {"generator": generator.clipped / generator.steps, "critic": critic.clipped / critic.steps}
             report["gradient_clipped"] = shares_clipped
         return report
 
-    def _still_finite(self, losses: list[Tensor]) -> None:
-        bad = (~torch.stack(losses).isfinite().all(1)).nonzero()
-        if len(bad):
-            raise NotEstimable(
-                f"The training of {self.name} diverged at step {int(bad[0]) + 1}. "
-                "A smaller 'learning_rate' and 'critic_learning_rate', or a 'gradient_clip', help."
-            )
+
+# How steep, times exp(limit), activations that grow like exp(-v) and conjugates that grow like exp(v) are at the limit.
+STEEP_ACTIVATION = {"reverse_kl": 1.0, "hellinger": 0.5}
+STEEP_CONJUGATE = {"kl": math.exp(-1), "hellinger": 0.5}
+
+
+def activation(divergence: str, v: Float[Tensor, " n"], limit: float) -> Float[Tensor, " n"]:
+    """g(v), along its tangent where v < -limit."""
+    if divergence not in STEEP_ACTIVATION:
+        return VARIATIONAL[divergence].activation(v)
+    within = v.clamp(min=-limit)
+    return VARIATIONAL[divergence].activation(within) + STEEP_ACTIVATION[divergence] * math.exp(limit) * (v - within)
+
+
+def conjugate(divergence: str, v: Float[Tensor, " n"], limit: float) -> Float[Tensor, " n"]:
+    """f*(g(v)), along its tangent where v > limit."""
+    if divergence not in STEEP_CONJUGATE:
+        return VARIATIONAL[divergence].conjugate(v)
+    within = v.clamp(max=limit)
+    return VARIATIONAL[divergence].conjugate(within) + STEEP_CONJUGATE[divergence] * math.exp(limit) * (v - within)
+
+
+def limited(
+    divergence: str, v_real: Float[Tensor, " n"], v_fake: Float[Tensor, " n"], limit: float
+) -> Float[Tensor, ""]:
+    """The share of outputs beyond the limit."""
+    beyond = torch.zeros((), dtype=v_real.dtype)
+    if divergence in STEEP_ACTIVATION:
+        beyond = beyond + (v_real < -limit).sum()
+    if divergence in STEEP_CONJUGATE:
+        beyond = beyond + (v_fake > limit).sum()
+    return beyond / (len(v_real) + len(v_fake))
+
+
+@dataclass(eq=False)
+class FGAN(Adversarial):
+    """GAN for an f-divergence."""
+
+    name: ClassVar[str] = "fgan"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "small": {},
+        "paper": PAPER,
+        # "longer training makes it worse"
+        "paper_reverse_kl": PAPER | {"divergence": "reverse_kl", "epochs": 6},
+    }
+
+    divergence: str = option("js", among=VARIATIONAL)
+    generator_term: str = option("auto", among=("auto", "conjugate", "activation"))
+    exponent_limit: float = option(5.0, above=0, below=math.inf)
+    gradient_clip: float | None = option(0.5, above=0, below=math.inf)
+    critic_learning_rate: float = option(1e-3, above=0, below=math.inf)
+
+    def _fit(self, source: ReplaySource, seed: int, on_progress: Progress) -> dict[str, Any]:
+        if self.divergence in STEEP_ACTIVATION or self.divergence in STEEP_CONJUGATE:
+            with torch.no_grad():
+                for parameter in self.critic_.get_submodule("last").parameters():
+                    parameter.zero_()
+        return super()._fit(source, seed, on_progress)
+
+    def critic_terms(
+        self, real: Float[Tensor, "n d"], fake: Float[Tensor, "n d"], conditions: Int64[Tensor, " n"], noise: Noise
+    ) -> dict[str, Tensor]:
+        """-F."""
+        v_real, v_fake = self.compared(real, fake, conditions)
+        name, limit = self.divergence, self.exponent_limit
+        bound = activation(name, v_real, limit).mean() - conjugate(name, v_fake, limit).mean()
+        return {"critic": -bound, "limited": limited(name, v_real.detach(), v_fake.detach(), limit)}
+
+    def generator_loss(self, values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
+        """Minus the term that `generator_term` names."""
+        term = self.generator_term
+        if term == "auto":
+            term = "conjugate" if self.divergence == "reverse_kl" else "activation"
+        chosen = conjugate if term == "conjugate" else activation
+        return -chosen(self.divergence, values, self.exponent_limit).mean()
+
+
+@dataclass(eq=False)
+class WGAN(Adversarial):
+    """Wasserstein GAN with clipped weights."""
+
+    name: ClassVar[str] = "wgan"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"small": {}, "paper": PAPER | {"critic_steps": 5, "clip": 0.01}}
+
+    clip: float = option(0.05, above=0, below=math.inf)
+    critic_learning_rate: float = option(1e-3, above=0, below=math.inf)
+
+    def critic_terms(
+        self, real: Float[Tensor, "n d"], fake: Float[Tensor, "n d"], conditions: Int64[Tensor, " n"], noise: Noise
+    ) -> dict[str, Tensor]:
+        """E_q[D] - E_p[D]."""
+        value_real, value_fake = self.compared(real, fake, conditions)
+        return {"critic": value_fake.mean() - value_real.mean()}
+
+    def generator_loss(self, values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
+        """-E_q[D]."""
+        return -values.mean()
+
+    @torch.no_grad()
+    def constrain(self) -> None:
+        """Every weight of the critic into [-clip, clip]."""
+        for parameter in self.critic_.parameters():
+            parameter.clamp_(-self.clip, self.clip)
+
+
+def gradient_penalty(
+    critic: Callable[[Tensor, Tensor], Tensor], x: Float[Tensor, "n d"], conditions: Shaped[Tensor, "n *rest"]
+) -> Float[Tensor, ""]:
+    """Mean over rows of (|grad_x critic(x, c)| - 1)^2, itself differentiable in the critic's weights."""
+    x = x.detach().requires_grad_()
+    # a row's value depends on that row alone, so the gradient of the sum holds every row's own
+    (gradient,) = torch.autograd.grad(critic(x, conditions).sum(), x, create_graph=True)
+    return (gradient.norm(dim=1) - 1).square().mean()
+
+
+@dataclass(eq=False)
+class WGANGP(Adversarial):
+    """Wasserstein GAN with gradient penalty."""
+
+    name: ClassVar[str] = "wgan_gp"
+    critic_norm: ClassVar[bool] = False
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"small": {}, "paper": PAPER | {"critic_steps": 5}}
+
+    penalty: float = option(10.0, low=0, below=math.inf)
+
+    def critic_terms(
+        self, real: Float[Tensor, "n d"], fake: Float[Tensor, "n d"], conditions: Int64[Tensor, " n"], noise: Noise
+    ) -> dict[str, Tensor]:
+        """E_q[D] - E_p[D] + penalty, and the two parts."""
+        value_real, value_fake = self.compared(real, fake, conditions)
+        between = torch.lerp(fake, real, torch.rand(len(real), 1, generator=noise))
+        distance = value_real.mean() - value_fake.mean()
+        penalty = gradient_penalty(self.critic_, between, conditions)
+        return {"critic": self.penalty * penalty - distance, "distance": distance, "penalty": penalty}
+
+    def generator_loss(self, values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
+        """-E_q[D]."""
+        return -values.mean()

@@ -12,17 +12,22 @@ Samples are rows of pixels in [0, 1], or whatever range the data has where a gen
 
 It computes, and draws, on the device that tensors are made on. What comes in may lie on any; it is looked at, and how
 widely it spreads is reckoned, on the CPU and in float64, which not every device has.
+
+`ReplaySource` is what a generator is trained on: real rows of new conditions, replayed rows of earlier ones, in
+batches. Every condition, new or old, has the same share of the rows, whatever its number of real samples. Replay is
+drawn in bulk, once an epoch; an epoch is as many rows as all conditions would have if each had as many as the largest
+new one. Deviation from CDRE Fig. 1, which does not say how much is replayed: equal shares, unless a generator asks for
+a share of its own for what is new.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
+import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -30,20 +35,94 @@ from jaxtyping import Float, Float64, Int64
 from torch import Generator as Noise
 from torch import Tensor, nn
 
-from vestige import store
 from vestige.core import NotEstimable, NotFitted, StoreError, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, declared, learnt, option
 from vestige.features.rows import admit, numbers
-from vestige.generators.source import Progress, ReplaySource
+from vestige.nets.training import evaluating
+from vestige.store.stored import Stored
 
 ROWS = 2048  # drawn in one pass; bounds memory
 WATCHED = 256  # samples of a condition by which a collapse is told
+STRETCHES = 50  # points of a training curve
+# How far a fit is (0 to 1), and in words.
+Progress = Callable[[float, str], None]
+# Conditions and noise in, one row for each out.
+Draw = Callable[[Tensor, Noise], Tensor]
+
+
+class ReplaySource:
+    """Gives batches of rows and their conditions."""
+
+    def __init__(
+        self,
+        x: Float[Tensor, "n d"],
+        conditions: Int64[Tensor, " n"],
+        earlier: Sequence[int],
+        replay: Draw | Mapping[int, Tensor],
+        fresh: float | None = None,
+    ) -> None:
+        """`fresh` is the share of rows that are real where others are replayed; None: as many of each condition."""
+        self.real = {c: x[conditions == c] for c in sorted(set(conditions.tolist()))}
+        self.earlier, self.replay = list(earlier), replay
+        self.fresh = fresh if self.earlier else None
+        self.conditions = sorted([*self.real, *self.earlier])
+        self.size = max(map(len, self.real.values()))  # rows of each condition in one epoch
+
+    def held(self) -> list[Tensor]:
+        """The rows at hand, condition by condition: real ones, and replay that was given as samples."""
+        return [*self.real.values(), *(self.replay.values() if isinstance(self.replay, Mapping) else ())]
+
+    def must_be_pixels(self, owner: str) -> None:
+        """Refuse rows beyond [0, 1], where a generator can draw nothing beyond."""
+        for rows in self.held():
+            low, high = float(rows.min()), float(rows.max())
+            if low < 0 or high > 1:
+                checks.refuse("x", owner, "in [0, 1], as its samples are", f"values from {low:.4g} to {high:.4g}")
+
+    def steps(self, epochs: int, batch: int) -> int:
+        """Batches in so many epochs."""
+        return epochs * max(self.size * len(self.conditions) // batch, 1)
+
+    def batches(
+        self, batch: int, steps: int, generator: Noise
+    ) -> Iterator[tuple[Float[Tensor, "b d"], Int64[Tensor, " b"]]]:
+        """`steps` batches, each condition as often as any other within an epoch, or as `fresh` says."""
+        left = steps
+        while left > 0:
+            now = min(left, max(self.size * len(self.conditions) // batch, 1))
+            x, conditions = self.epoch(now * batch, generator)
+            order = torch.randperm(len(x), generator=generator)[: now * batch]
+            x, conditions = x[order], conditions[order]
+            yield from zip(x.split(batch), conditions.split(batch), strict=True)
+            left -= now
+
+    def epoch(self, rows: int, generator: Noise) -> tuple[Float[Tensor, "m d"], Int64[Tensor, " m"]]:
+        """At least `rows` rows, as many of each condition as of any other among the new, and among the earlier."""
+        each = old = -(-rows // len(self.conditions))
+        if self.fresh is not None:
+            each = math.ceil(rows * self.fresh / len(self.real))
+            old = math.ceil(rows * (1 - self.fresh) / len(self.earlier))
+        parts = [(held[_shuffled(len(held), each, generator)], torch.full((each,), c)) for c, held in self.real.items()]
+        if isinstance(self.replay, Mapping):
+            held_old = [(c, self.replay[c]) for c in self.earlier]
+            parts += [(held[_shuffled(len(held), old, generator)], torch.full((old,), c)) for c, held in held_old]
+        elif self.earlier:
+            asked = torch.tensor(self.earlier).repeat_interleave(old)
+            parts.append((self.replay(asked, generator), asked))
+        return torch.cat([x for x, _ in parts]), torch.cat([c for _, c in parts])
+
+
+def _shuffled(n: int, count: int, generator: Noise) -> Int64[Tensor, " m"]:
+    """`count` row numbers below n: every number once, shuffled, and again until there are enough."""
+    rounds = [torch.randperm(n, generator=generator) for _ in range(-(-count // n))]
+    return torch.cat(rounds)[:count]
 
 
 @dataclass(eq=False)
-class Generator(ABC):
+class Generator(Stored, ABC):
     """Draws samples of conditions 0 .. conditions - 1, once it has learnt them."""
 
+    stored_as: ClassVar[str] = "generator"
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
@@ -64,7 +143,7 @@ class Generator(ABC):
         self.spread_ = torch.zeros(self.conditions, dtype=torch.float64, device="cpu")
         self._build(0)
 
-    def check(self) -> None:  # noqa: B027 - most have no rule across several options
+    def check(self) -> None:
         """Refuse options that do not go together, or that `option` cannot say."""
 
     @abstractmethod
@@ -144,19 +223,8 @@ class Generator(ABC):
     @torch.no_grad()
     def draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
         """Flat samples, one for each of `conditions`, with every network in its testing mode."""
-        nets = self._nets()
-        modes = [net.training for net in nets]
-        for net in nets:
-            net.eval()
-        try:
+        with evaluating(self._nets()):
             return torch.cat([self._draw(part, noise) for part in conditions.split(ROWS)])
-        finally:
-            for net, mode in zip(nets, modes, strict=True):
-                net.train(mode)
-
-    def copy(self) -> Self:
-        """A generator of its own that stays as this one is now."""
-        return copy.deepcopy(self)
 
     def config(self) -> dict[str, Any]:
         """The configuration as plain JSON."""
@@ -169,34 +237,10 @@ class Generator(ABC):
         flat = [net for value in held for net in (value.values() if isinstance(value, dict) else [value])]
         return [net for net in flat if isinstance(net, nn.Module)]
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """All that was learnt, as flat tensors, copied."""
-        return {key: value.clone() for key, value in store.to_tensors(self).items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> Self:
-        """Take over what another generator of the same configuration has learnt; a mismatch names the key."""
-        taken = self.copy()
-        store.restore_tensors(taken, state)
-        self.__dict__.update(taken.__dict__)
-        return self
-
     def _rebuild(self) -> None:
         """Networks for the conditions that a stored generator knows; called before they take their weights."""
         if list(self.known_) != sorted({c for c in self.known_ if 0 <= c < self.conditions}):
             raise StoreError(f"The stored {self.name} knows conditions {self.known_}; there are {self.conditions}.")
-
-    def bytes(self) -> int:
-        """What the learnt state occupies."""
-        return sum(value.numel() * value.element_size() for value in store.encode(self)[1].values())
-
-    def save(self, path: str | Path) -> Path:
-        """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
-        return store.save_object(path, "generator", self)
-
-    @classmethod
-    def load(cls, path: str | Path, classes: Mapping[str, type] | None = None) -> Self:
-        """The generator stored at `path`, of this class or one of `classes`."""
-        return store.load_object(cls, path, "generator", classes)
 
     def _rows(self, x: ArrayLike, name: str, owner: str, *, min_rows: int = 1) -> Float[Tensor, "n d"]:
         """`x` as flat rows, looked at on the CPU, for networks on the device that tensors are made on."""
@@ -240,3 +284,16 @@ class Generator(ABC):
 def spread(rows: Float[Tensor, "n d"]) -> float:
     """Root mean square distance of rows from their mean, a pixel."""
     return float(rows.cpu().double().var(0, correction=0).mean().sqrt())
+
+
+def curves(losses: Float[Tensor, "steps k"], names: Sequence[str], points: int = STRETCHES) -> dict[str, list[float]]:
+    """Means of each column over at most `points` equal stretches of training."""
+    parts = losses.cpu().double().tensor_split(min(points, len(losses)))
+    return dict(zip(names, torch.stack([part.mean(0) for part in parts]).T.tolist(), strict=True))
+
+
+def must_be_finite(losses: Float[Tensor, "steps k"], name: str, advice: str) -> None:
+    """Refuse a training that has diverged."""
+    bad = (~losses.isfinite().all(1)).nonzero()
+    if len(bad):
+        raise NotEstimable(f"The training of {name} diverged at step {int(bad[0]) + 1}. {advice}")

@@ -16,6 +16,7 @@ generator's weights and moments (`average`, 0 in print), which spares short trai
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,12 +30,11 @@ from torch.nn.functional import softplus
 
 from vestige.core import NotEstimable, checks, rng
 from vestige.core.checks import learnt, option
-from vestige.generators.base import Generator
-from vestige.generators.source import Progress, ReplaySource
+from vestige.generators.adversarial import Player
+from vestige.generators.base import Generator, Progress, ReplaySource, curves
+from vestige.nets import gan
 from vestige.nets.convolutional import image_shape
-from vestige.nets.gan import CODES, ConvClassGenerator, ConvDiscriminator, DenseClassGenerator, DenseDiscriminator
 
-OUTPUTS = ("sigmoid", "linear")
 STRETCHES = 20  # points of the curves in the report
 
 
@@ -57,7 +57,7 @@ class PerClassGAN(Generator):
     learning_rate: float = option(2e-4, above=0)
     beta1: float = option(0.5, low=0, below=1)
     average: float = option(0.0, low=0, below=1)
-    output: str = option("sigmoid", among=OUTPUTS)
+    output: str = option("sigmoid", among=("sigmoid", "linear"))
 
     generators_: dict[int, nn.Module] = learnt(factory=dict)
 
@@ -84,21 +84,17 @@ class PerClassGAN(Generator):
                 raise NotEstimable(f"The training of {self.name} diverged on condition {c}: weights are not finite.")
             self.generators_[c] = generator
         stretches = min(STRETCHES, *map(len, found.values()))
-        curves = {
-            f"{name} {c}": [float(part.mean()) for part in losses.tensor_split(stretches)]
-            for c, both in found.items()
-            for name, losses in zip(("discriminator", "generator"), both.T, strict=True)
-        }
-        return {"steps": sum(map(len, found.values())), "curves": curves, "replayed": []}
+        seen: dict[str, list[float]] = {}
+        for c, losses in found.items():
+            seen |= curves(losses, (f"discriminator {c}", f"generator {c}"), stretches)
+        return {"steps": sum(map(len, found.values())), "curves": seen, "replayed": []}
 
     def _train(
         self, generator: nn.Module, discriminator: nn.Module, x: Float[Tensor, "n d"], noise: Noise
     ) -> Float[Tensor, "steps 2"]:
         """Alternate steps of discriminator and generator; returns the losses of both."""
-        betas = (self.beta1, 0.999)
         of_generator, of_discriminator = (
-            torch.optim.Adam(net.parameters(), self.learning_rate, betas, fused=True)
-            for net in (generator, discriminator)
+            Player(net, self.learning_rate, (self.beta1, 0.999)) for net in (generator, discriminator)
         )
         # What is kept: a running mean of weights and running moments, or with `average` 0 the last of them.
         now = [value for value in generator.state_dict().values() if value.is_floating_point()]
@@ -108,20 +104,14 @@ class PerClassGAN(Generator):
         losses: list[Tensor] = []
         for _ in range(self.epochs):
             order = torch.randperm(len(x), generator=noise)[: steps * batch]
-            codes = torch.randn(steps, self.batch_size, CODES, generator=noise)
+            codes = torch.randn(steps, self.batch_size, gan.CODES, generator=noise)
             for real, z in zip(x[order].split(batch), codes, strict=True):
                 drawn = generator(z)
                 logits = discriminator(torch.cat([real, drawn.detach()]))
                 discriminated = discriminator_loss(logits[: len(real)], logits[len(real) :])
-                of_discriminator.zero_grad()
-                discriminated.backward()
-                of_discriminator.step()
-                discriminator.requires_grad_(False)
+                of_discriminator.descend(discriminated, None)
                 loss = generator_loss(discriminator(drawn))
-                of_generator.zero_grad()
-                loss.backward()
-                of_generator.step()
-                discriminator.requires_grad_(True)
+                of_generator.descend(loss, None)
                 # The mean of all so far until the running mean is longer: the first weights are worth nothing.
                 torch._foreach_lerp_(mean, now, 1 - min(self.average, len(losses) / (len(losses) + 1)))
                 losses.append(torch.stack([discriminated.detach(), loss.detach()]))
@@ -129,14 +119,10 @@ class PerClassGAN(Generator):
         return torch.stack(losses)
 
     def _draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
-        codes = torch.randn(len(conditions), CODES, generator=noise)
-        drawn = None
+        codes = torch.randn(len(conditions), gan.CODES, generator=noise)
+        drawn = codes.new_empty(len(conditions), math.prod(self.shape))
         for c in conditions.unique().tolist():
-            rows = conditions == c
-            found = self.generators_[c](codes[rows])
-            drawn = found.new_empty(len(conditions), found.shape[1]) if drawn is None else drawn
-            drawn[rows] = found
-        assert drawn is not None, "no sample is asked of nothing"
+            drawn[conditions == c] = self.generators_[c](codes[conditions == c])
         return drawn
 
     def _rebuild(self) -> None:
@@ -167,8 +153,9 @@ class DenseGAN(PerClassGAN):
     critic_widths: tuple[int, ...] = option((512, 256), low=1, least=1)
 
     def _pair(self) -> tuple[nn.Module, nn.Module]:
-        columns = torch.Size(self.shape).numel()
-        return DenseClassGenerator(self.widths, columns, self.output), DenseDiscriminator(self.critic_widths, columns)
+        columns = math.prod(self.shape)
+        generator = gan.dense_class_generator(self.widths, columns, self.output)
+        return generator, gan.dense_discriminator(self.critic_widths, columns)
 
 
 @dataclass(eq=False)
@@ -199,6 +186,5 @@ class ConvGAN(PerClassGAN):
                 checks.refuse(name, type(self).__name__, "two widths", getattr(self, name))
 
     def _pair(self) -> tuple[nn.Module, nn.Module]:
-        return ConvClassGenerator(self.shape, self.filters, self.output), ConvDiscriminator(
-            self.shape, self.critic_filters
-        )
+        generator = gan.conv_class_generator(self.shape, self.filters, self.output)
+        return generator, gan.conv_discriminator(self.shape, self.critic_filters)

@@ -24,13 +24,7 @@ LEVELS = 16  # of grey that a packed image has
 
 
 def sample_grid(
-    generator: Generator,
-    conditions: Sequence[int] | None = None,
-    *,
-    columns: int = 10,
-    seed: int = 0,
-    names: Sequence[str] | None = None,
-    title: str = "",
+    generator: Generator, conditions: Sequence[int] | None = None, *, columns: int = 10, seed: int = 0
 ) -> Figure:
     """`columns` samples of each condition, a row each; by default of every one that has been learnt."""
     columns = checks.whole(columns, "columns", "sample_grid", low=1)
@@ -38,8 +32,7 @@ def sample_grid(
     if not asked:
         checks.refuse("conditions", "sample_grid", "at least one", "none")
     drawn = generator.sample_each([c for c in asked for _ in range(columns)], seed=seed)
-    rows = [str(c) for c in asked] if names is None else list(names)
-    return grid(drawn, columns=columns, rows=rows, title=title or f"Samples of {generator.name}")
+    return grid(drawn, columns=columns, rows=[str(c) for c in asked], title=f"Samples of {generator.name}")
 
 
 def grid(x: ArrayLike, *, columns: int, rows: Sequence[str], title: str) -> Figure:

@@ -30,15 +30,11 @@ from torch import Generator as Noise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige.core import NotEstimable, rng
+from vestige.core import rng
 from vestige.core.checks import ArrayLike, learnt, option
-from vestige.generators.base import Generator
-from vestige.generators.source import Draw, Progress, ReplaySource
+from vestige.generators.base import STRETCHES, Draw, Generator, Progress, ReplaySource, curves, must_be_finite
 from vestige.nets.training import adam, train
-from vestige.nets.vae import GatedVAENet, gaussian_kl
-
-LIKELIHOODS = ("bernoulli", "gaussian")
-STRETCHES = 50  # points of a training curve
+from vestige.nets.vae import GatedVAENet, gaussian_kl, gaussian_nll
 
 
 class Scale(nn.Module):
@@ -65,13 +61,6 @@ class Scale(nn.Module):
         return z * self.get_buffer("deviation") + self.get_buffer("mean")
 
 
-def gaussian_columns_nll(
-    x: Float[Tensor, "n d"], mean: Float[Tensor, "n d"], variance: Float[Tensor, "... d"]
-) -> Float[Tensor, " n"]:
-    """-log N(x; mean, diag(variance)) of each row."""
-    return 0.5 * ((x - mean).square() / variance + variance.log() + math.log(2 * math.pi)).sum(1)
-
-
 @dataclass(eq=False)
 class VAE(Generator):
     """Codes from N(0, I), decoded by the units of the condition asked for."""
@@ -83,7 +72,7 @@ class VAE(Generator):
         "paper": {"codes": 64, "encoder": (512, 256), "decoder": (512, 512), "steps": 10_000, "learning_rate": 1e-3},
     }
 
-    likelihood: str = option("bernoulli", among=LIKELIHOODS)
+    likelihood: str = option("bernoulli", among=("bernoulli", "gaussian"))
     codes: int = option(16, low=1)
     encoder: tuple[int, ...] = option((256,), low=1, least=1)
     decoder: tuple[int, ...] = option((256, 256), low=1, least=1)
@@ -141,11 +130,11 @@ class VAE(Generator):
         z = torch.where(known[:, None], codes, mean + noise * torch.exp(0.5 * log_var))
         nothing = torch.zeros_like(mean)
         inferred = gaussian_kl(mean, log_var, nothing, nothing)
-        cost = torch.where(known, gaussian_columns_nll(z.detach(), mean, log_var.exp()), inferred)
+        cost = torch.where(known, gaussian_nll(z.detach(), mean, log_var.exp()), inferred)
         decoded = self.net_.decode(z, conditions)
         if self.likelihood == "bernoulli":
             return functional.binary_cross_entropy_with_logits(decoded, x, reduction="none").sum(1), cost
-        return gaussian_columns_nll(x, decoded, self._variance()), cost
+        return gaussian_nll(x, decoded, self._variance()), cost
 
     def _paired(self, source: ReplaySource) -> ReplaySource:
         """The source with codes behind the columns of each row: NaN where nobody knows them."""
@@ -188,13 +177,6 @@ class VAE(Generator):
             return (nll + cost).mean()
 
         train(adam(trained, loss, self.learning_rate, cosine=self.steps), self.steps)
-        terms = torch.stack(losses).cpu().double()
-        if not bool(terms.isfinite().all()):
-            first = int((~terms.isfinite().all(1)).nonzero()[0])
-            raise NotEstimable(
-                f"The training of vae diverged at step {first + 1}. "
-                f"A smaller 'learning_rate' than {self.learning_rate:g} helps."
-            )
-        parts = terms.tensor_split(min(STRETCHES, self.steps))
-        curves = torch.stack([part.mean(0) for part in parts]).T
-        return {"steps": self.steps, "curves": {"nll": curves[0].tolist(), "code": curves[1].tolist()}}
+        terms = torch.stack(losses)
+        must_be_finite(terms, self.name, f"A smaller 'learning_rate' than {self.learning_rate:g} helps.")
+        return {"steps": self.steps, "curves": curves(terms, ["nll", "code"])}

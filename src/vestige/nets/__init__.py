@@ -4,10 +4,8 @@ from collections.abc import Callable, Sequence
 
 from vestige.core.checks import one_of
 from vestige.nets.batched import BatchedMLP
-from vestige.nets.classifier import INITS, Classifier, Dropout, truncated_normal
-from vestige.nets.convolutional import Conv, Table4
-from vestige.nets.mlp import MLP
-from vestige.nets.resnet import ResNet18
+from vestige.nets.classifier import INITS, MLP, Classifier, Dropout, truncated_normal
+from vestige.nets.convolutional import Conv, ResNet18, Table4
 
 # (input_shape, hidden, n_outputs, seed) -> a network; `hidden` are the fully connected layers of "mlp" and "conv".
 NETS: dict[str, Callable[[Sequence[int], Sequence[int], int, int], Classifier]] = {

@@ -35,9 +35,8 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from vestige.core.checks import refuse
-from vestige.nets.classifier import Classifier
+from vestige.nets.classifier import MLP, Classifier
 from vestige.nets.convolutional import Conv, Images
-from vestige.nets.mlp import MLP
 
 PARTS = ("weight", "bias")
 

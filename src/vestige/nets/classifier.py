@@ -2,7 +2,8 @@
 
 Samplers, nearest means and the closed forms of the Fisher rely on this shape. Logits always come as one vector over all
 outputs of the stream. A head that grows has a row for each output that arrived so far, in the order of arrival, and
-`outputs` says which they are; an output that has no row yet cannot be answered: its logit is -inf.
+`outputs` says which they are; an output that has no row yet cannot be answered: its logit is -inf. `MLP` is the plain
+multilayer perceptron.
 
 How weights begin (`INITS`). "torch": what torch.nn's layers draw by themselves. "truncated_normal": that of RWalk's
 authors: weights from a normal of deviation 0.1 cut at two deviations, biases 0.1, in linear layers and convolutions
@@ -16,7 +17,9 @@ would have come.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 import torch
@@ -80,6 +83,19 @@ class Classifier(nn.Module):
             "head.bias": self.head.bias.new_empty(n_rows),
         }
         return self.state_dict() | empty
+
+
+class MLP(Classifier):
+    """Fully connected ReLU network on flattened inputs; emits logits."""
+
+    def __init__(self, input_shape: Sequence[int], hidden: Sequence[int], n_outputs: int, *, seed: int) -> None:
+        widths = [math.prod(input_shape), *hidden]
+        with rng.guard(seed, "init"):
+            layers: list[nn.Module] = [nn.Flatten()]
+            for a, b in pairwise(widths):
+                layers += [nn.Linear(a, b), nn.ReLU()]
+            body = nn.Sequential(*layers)
+            super().__init__(body, nn.Linear(widths[-1], n_outputs))
 
 
 class Dropout(nn.Module):

@@ -1,4 +1,4 @@
-"""Convolutional networks of a few layers.
+"""Convolutional networks for small images.
 
 `Table4`: RWalk Table 4, for CIFAR-100 in ten tasks. Twice two 3 x 3 convolutions with ReLU, then 2 x 2 max pooling and
 dropout 0.5; 32 filters, then 64; one linear layer to the classes. The table does not say how borders are padded: as in
@@ -15,6 +15,12 @@ batch normalisation on the second convolution and on the first dense layer. A 28
 numbers after the convolutions. The appendix lists dense layers of [6272, 64] units: read literally, a matrix of 6272 x
 6272 stands between the convolutions and the 64 features, 99 % of all weights; read as the widths in and out of one
 layer, it does not. `dense=(6272, 64)` is the first reading and `dense=(64,)` the second.
+
+`ResNet18` (He et al. 2016): CIFAR-100 in twenty tasks, RWalk Table 2. A 3 x 3 convolution instead of the 7 x 7 and the
+pooling of the original, four stages of two blocks of two convolutions, batch norm after each, the mean over the image,
+one linear layer. `width` is the number of filters of the first stage, doubled at each: 64 is He et al.'s; 20 is the
+"reduced" ResNet18 of Lopez-Paz and Ranzato, whose setting Table 2 follows and which RWalk's authors use in their code
+("three times fewer feature maps").
 """
 
 from __future__ import annotations
@@ -118,11 +124,10 @@ class SameConv(nn.Conv2d):
         return super().forward(functional.pad(input, padding))
 
 
-class StridedConv(nn.Module):
-    """Images to logits; `features` stops at the last hidden layer."""
+class StridedConv(Classifier):
+    """Two convolutions and dense layers; a whole head that may be widened."""
 
     def __init__(self, image: tuple[int, int, int], n_classes: int, *, dense: Sequence[int] = (64,), seed: int) -> None:
-        super().__init__()
         channels, height, width = image
         flat = FILTERS[1] * -(-height // STRIDE**2) * -(-width // STRIDE**2)
         with rng.guard(seed, "init"):
@@ -130,16 +135,7 @@ class StridedConv(nn.Module):
             layers += [SameConv(*FILTERS), nn.BatchNorm2d(FILTERS[1]), nn.ReLU(), nn.Flatten()]
             for i, (a, b) in enumerate(pairwise([flat, *dense])):
                 layers += [nn.Linear(a, b), *([nn.BatchNorm1d(b)] if i == 0 else []), nn.ReLU()]
-            self.body = nn.Sequential(*layers)
-            self.head = nn.Linear(dense[-1], n_classes)
-
-    def features(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n f"]:
-        """Activations of the last hidden layer."""
-        return self.body(x)
-
-    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n k"]:
-        """Logits."""
-        return self.head(self.body(x))
+            super().__init__(nn.Sequential(*layers), nn.Linear(dense[-1], n_classes))
 
     def widen(self, n_classes: int, *, seed: int) -> None:
         """Room for more classes: new rows in the head, the old ones as they were."""
@@ -151,3 +147,39 @@ class StridedConv(nn.Module):
         with torch.no_grad():
             self.head.weight[: old.out_features] = old.weight
             self.head.bias[: old.out_features] = old.bias
+
+
+def _convolution(a: int, b: int, kernel: int, stride: int) -> nn.Sequential:
+    padding = kernel // 2
+    return nn.Sequential(nn.Conv2d(a, b, kernel, stride, padding, bias=False), nn.BatchNorm2d(b))
+
+
+class Block(nn.Module):
+    """Two convolutions beside a way around them, which is projected where the shape changes."""
+
+    def __init__(self, a: int, b: int, stride: int) -> None:
+        super().__init__()
+        self.first, self.second = _convolution(a, b, 3, stride), _convolution(b, b, 3, 1)
+        self.around = nn.Identity() if a == b and stride == 1 else _convolution(a, b, 1, stride)
+
+    def forward(self, x: Float[Tensor, "n a h w"]) -> Float[Tensor, "n b h2 w2"]:
+        """relu(f(x) + x)."""
+        return functional.relu(self.second(functional.relu(self.first(x))) + self.around(x))
+
+
+class ResNet18(Classifier):
+    """Eight blocks; features are the means over the image of the last stage."""
+
+    rows_at_once: ClassVar[int] = 64
+
+    def __init__(self, input_shape: Sequence[int], n_outputs: int, *, seed: int, width: int = 64) -> None:
+        channels, _, _ = image_shape(input_shape, "ResNet18")
+        with rng.guard(seed, "init"):
+            layers: list[nn.Module] = [Images(), _convolution(channels, width, 3, 1), nn.ReLU()]
+            channels = width
+            for stage in range(4):
+                wide = width * 2**stage
+                layers += [Block(channels, wide, 1 if stage == 0 else 2), Block(wide, wide, 1)]
+                channels = wide
+            body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+            super().__init__(body, nn.Linear(channels, n_outputs))

@@ -28,8 +28,7 @@ from torch.nn import functional
 
 from vestige.core import rng
 from vestige.core.checks import number
-from vestige.nets.classifier import Classifier
-from vestige.nets.mlp import MLP
+from vestige.nets.classifier import MLP, Classifier
 
 
 class Stacked(nn.Module):

@@ -36,28 +36,37 @@ def gaussian_kl(
     return 0.5 * (gap.exp() + distance - 1 - gap).sum(1)
 
 
-def gaussian_nll(x: Float[Tensor, "n d"], mean: Float[Tensor, "n d"], variance: float) -> Float[Tensor, " n"]:
-    """-log N(x; mean, variance I) of each row."""
-    constant = x.shape[1] * math.log(2 * math.pi * variance)
-    return 0.5 * ((x - mean).square().sum(1) / variance + constant)
+def gaussian_nll(
+    x: Float[Tensor, "n d"], mean: Float[Tensor, "n d"], variance: Float[Tensor, "... d"] | float
+) -> Float[Tensor, " n"]:
+    """-log N(x; mean, diag(variance)) of each row, the variance one number or one a column."""
+    variance = torch.as_tensor(variance, dtype=x.dtype)
+    return 0.5 * ((x - mean).square() / variance + variance.log() + math.log(2 * math.pi)).sum(1)
 
 
-class VAENet(nn.Module):
-    """x -> N(mean, var) over codes; code -> mean of x."""
+class GaussianEncoder(nn.Module):
+    """x -> N(mean, var) over codes."""
 
-    def __init__(
-        self, n_inputs: int, n_codes: int, encoder: Sequence[int], decoder: Sequence[int], *, seed: int
-    ) -> None:
+    def __init__(self, n_inputs: int, n_codes: int, hidden: Sequence[int]) -> None:
         super().__init__()
         self.n_codes = n_codes
-        with rng.guard(seed, "init"):
-            self.encoder = dense([n_inputs, *encoder, 2 * n_codes])
-            self.decoder = dense([n_codes, *decoder, n_inputs])
+        self.encoder = dense([n_inputs, *hidden, 2 * n_codes])
 
     def encode(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n f"], Float[Tensor, "n f"]]:
         """Mean and log-variance of the code of each row."""
         mean, log_var = self.encoder(x).split(self.n_codes, 1)
         return mean, log_var
+
+
+class VAENet(GaussianEncoder):
+    """x -> N(mean, var) over codes; code -> mean of x."""
+
+    def __init__(
+        self, n_inputs: int, n_codes: int, encoder: Sequence[int], decoder: Sequence[int], *, seed: int
+    ) -> None:
+        with rng.guard(seed, "init"):
+            super().__init__(n_inputs, n_codes, encoder)
+            self.decoder = dense([n_codes, *decoder, n_inputs])
 
     def decode(self, z: Float[Tensor, "n f"]) -> Float[Tensor, "n d"]:
         """The mean of x for each code."""
@@ -85,7 +94,7 @@ def gates(n_conditions: int, width: int, keep: float, generator: torch.Generator
     return (torch.rand(n_conditions, width, generator=generator).argsort(1) < on).float()
 
 
-class GatedVAENet(nn.Module):
+class GatedVAENet(GaussianEncoder):
     """x -> N(mean, var) over codes; code and condition -> the parameters of x."""
 
     def __init__(
@@ -99,20 +108,13 @@ class GatedVAENet(nn.Module):
         keep: float,
         seed: int,
     ) -> None:
-        super().__init__()
-        self.n_codes = n_codes
         with rng.guard(seed, "init"):
-            self.encoder = dense([n_inputs, *encoder, 2 * n_codes])
+            super().__init__(n_inputs, n_codes, encoder)
             self.hidden = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise([n_codes, *decoder])])
             self.last = nn.Linear(decoder[-1], n_inputs)
         generator = rng.fork(seed, "gates")
         for i, width in enumerate(decoder):
             self.register_buffer(f"gates_{i}", gates(n_conditions, width, keep, generator))
-
-    def encode(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n f"], Float[Tensor, "n f"]]:
-        """Mean and log-variance of the code of each row."""
-        mean, log_var = self.encoder(x).split(self.n_codes, 1)
-        return mean, log_var
 
     def decode(self, z: Float[Tensor, "n f"], conditions: Int64[Tensor, " n"]) -> Float[Tensor, "n d"]:
         """What the likelihood of x needs (logits or a mean) for each code."""

@@ -44,7 +44,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -53,21 +52,18 @@ from torch import Generator as Noise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vestige import store
 from vestige.core import NotEstimable, NotFitted, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, declared, learnt, option
 from vestige.features.rows import admit, numbers
-from vestige.generators.adversarial import Player, follow, settle
-from vestige.generators.base import ROWS, spread
-from vestige.generators.source import Progress
-from vestige.generators.wgan import gradient_penalty
+from vestige.generators.adversarial import Player, follow, gradient_penalty, settle
+from vestige.generators.base import ROWS, STRETCHES, Progress, curves, spread
 from vestige.nets.convolutional import image_shape
 from vestige.nets.gan import SLOPE
+from vestige.store.stored import Stored
 
 NOISE_MAPS = 16  # coarsest maps that the noise makes
 COPY = 6.0  # logits between white and black in the copy that the U-net begins near
 REACH = 0.1  # of the image's side
-STRETCHES = 50  # points of a training curve
 WATCHED, DRAWN = 32, 16  # examples by which a collapse is told, and samples of each
 
 
@@ -227,9 +223,10 @@ def critic_terms(
 
 
 @dataclass(eq=False)
-class DAGAN:
+class DAGAN(Stored):
     """Learns what varies within a class, and varies examples accordingly. Images are pixels in [0, 1]."""
 
+    stored_as: ClassVar[str] = "dagan"
     name: ClassVar[str] = "dagan"
     version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -289,7 +286,7 @@ class DAGAN:
         names, count = labels.unique(return_counts=True)
         if int(count.min()) < 2:
             checks.refuse("y", owner, "two images of each class at least", f"one of class {int(names[count < 2][0])}")
-        trained, told = copy.deepcopy(self), on_progress or (lambda share, words: None)
+        trained, told = self.copy(), on_progress or (lambda share, words: None)
         trained._build(rng.child_seed(seed, "init"))
         trained._train(rows[order], Classes(count.cumsum(0) - count, count), seed, told)
         self.__dict__.update(trained.__dict__)  # at the end, so that what diverged leaves no trace
@@ -310,23 +307,6 @@ class DAGAN:
             raise NotFitted(f"{owner} was called before fit.")
         rows = self._pixels(examples, "examples", owner).repeat_interleave(each, 0)
         return self._made(rows, rng.fork(seed, "sample")).unflatten(1, self.shape)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """All that was learnt, as flat tensors, copied."""
-        return {key: value.clone() for key, value in store.to_tensors(self).items()}
-
-    def bytes(self) -> int:
-        """What the learnt state occupies."""
-        return sum(value.numel() * value.element_size() for value in store.encode(self)[1].values())
-
-    def save(self, path: str | Path) -> Path:
-        """Write configuration, report and state to `path` (.json) and a safetensors file beside it."""
-        return store.save_object(path, "dagan", self)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The DAGAN stored at `path`."""
-        return store.load_object(cls, path, "dagan")
 
     def _build(self, seed: int) -> None:
         first, second = rng.child_seed(seed, "generator"), rng.child_seed(seed, "critic")
@@ -371,10 +351,8 @@ class DAGAN:
         places, _ = classes.pairs(ROWS, order)
         settle(averaged, self._codes(ROWS, noise), rows[places])
         self.generator_ = averaged.eval()
-        parts = torch.stack(losses).tensor_split(min(STRETCHES, self.steps))
-        curves = torch.stack([part.mean(0) for part in parts]).T.tolist()
         self.report_ = {"generator": self.name, "learnt": len(classes.count), "steps": self.steps}
-        self.report_["curves"] = dict(zip(["generator", *terms], curves, strict=True))
+        self.report_["curves"] = curves(torch.stack(losses), ["generator", *terms])
         self._watch(rows, classes, seed)
 
     def _watch(self, rows: Float[Tensor, "n d"], classes: Classes, seed: int) -> None:

@@ -34,8 +34,8 @@ from vestige.core import NotEstimable, VestigeError, VestigeWarning, checks, rng
 from vestige.data.stream import Stream
 from vestige.features import CVAE, ClassifierFeatures, FeatureMap
 from vestige.generators import Generator
+from vestige.generators.base import Progress
 from vestige.generators.pictures import pack
-from vestige.generators.source import Progress
 
 DIVERGENCES = ("kl", "reverse_kl", "js", "hellinger2")
 VERSION = 1  # raised when the results of the loop change: a part of the ids of its Records
