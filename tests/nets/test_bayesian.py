@@ -9,32 +9,35 @@ from torch.nn import functional
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.nets import MLP, Conv
-from vestige.nets.bayesian import (
-    BAYES_NETS,
-    BayesConv,
-    BayesMLP,
-    MeanField,
-    MeanFieldConv2d,
-    MeanFieldLinear,
-    gaussian_kl,
-    mean_field,
-)
+from vestige.nets.bayesian import BayesNet, MeanField, MeanFieldConv2d, MeanFieldLinear
+from vestige.nets.vae import gaussian_kl
 
 
 def normal(*shape, name="x"):
     return torch.randn(*shape, generator=rng.fork(0, name), dtype=torch.float64)
 
 
+def linear():
+    """A layer of 5 inputs and 3 outputs, in float64."""
+    plain = nn.Linear(5, 3)
+    plain.weight.data, plain.bias.data = normal(3, 5), normal(3, name="b")
+    return MeanFieldLinear(plain, log_var=-1.0, prior_std=1.0).double()
+
+
+def bayes_mlp(shape, hidden, k, **options):
+    return BayesNet(MLP(shape, hidden, k, seed=0), **options)
+
+
 def test_the_kl_is_that_of_torch():
     mean, log_var, prior_mean, prior_log_var = (normal(4, 3, name=n) for n in "abcd")
-    mine = gaussian_kl(mean, log_var, prior_mean, prior_log_var)
+    mine = gaussian_kl(mean, log_var, prior_mean, prior_log_var).sum()
     theirs = kl_divergence(Normal(mean, (log_var / 2).exp()), Normal(prior_mean, (prior_log_var / 2).exp())).sum()
     torch.testing.assert_close(mine, theirs)
 
 
 def test_draws_of_outputs_have_the_law_of_drawn_weights():
     """Mean and variance over many draws of x W' + b, W and b drawn one by one."""
-    layer = MeanFieldLinear(normal(3, 5), normal(3, name="b"), log_var=-1.0, prior_std=1.0).double()
+    layer = linear()
     layer.weight_log_var.data += normal(3, 5, name="v") / 3
     x, draws = normal(4, 5, name="in"), 40_000
     w = layer.weight + (layer.weight_log_var / 2).exp() * normal(draws, 3, 5, name="w")
@@ -47,13 +50,15 @@ def test_draws_of_outputs_have_the_law_of_drawn_weights():
 
 
 def test_an_input_with_samples_gets_one_draw_each():
-    layer = MeanFieldLinear(normal(3, 5), normal(3, name="b"), log_var=-1.0, prior_std=1.0).double()
+    layer = linear()
     x = normal(7, 4, 5, name="in")
     assert layer(x, 7, rng.fork(1, "noise")).shape == (7, 4, 3)
 
 
 def test_a_convolution_has_the_moments_of_drawn_kernels_at_every_pixel():
-    layer = MeanFieldConv2d(normal(2, 3, 3, 3), normal(2, name="b"), log_var=-1.0, prior_std=1.0, padding=1).double()
+    plain = nn.Conv2d(3, 2, 3, padding=1)
+    plain.weight.data, plain.bias.data = normal(2, 3, 3, 3), normal(2, name="b")
+    layer = MeanFieldConv2d(plain, log_var=-1.0, prior_std=1.0).double()
     x, draws = normal(2, 3, 4, 4, name="in"), 4000
     fast = layer(x, draws, rng.fork(1, "noise"))
     mean = functional.conv2d(x, layer.weight, layer.bias, padding=1)
@@ -69,33 +74,35 @@ def test_a_convolution_has_the_moments_of_drawn_kernels_at_every_pixel():
 @pytest.mark.parametrize("padding", [0, 1, "same"])
 def test_a_convolution_keeps_its_padding(padding):
     plain, x = nn.Conv2d(3, 2, 3, padding=padding), torch.rand(2, 3, 6, 6, generator=rng.fork(0, "x"))
-    mean, _ = mean_field(plain, log_var=-6.0, prior_std=1.0).moments(x)
+    mean, _ = MeanFieldConv2d(plain, log_var=-6.0, prior_std=1.0).moments(x)
     assert torch.equal(mean, plain(x))
 
 
 @pytest.mark.parametrize("options", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"padding_mode": "circular"}])
 def test_a_convolution_that_moves_otherwise_is_refused(options):
     with pytest.raises(InputError, match=f"'{next(iter(options))}' of a mean-field convolution must be"):
-        mean_field(nn.Conv2d(2, 2, 3, **options), log_var=-6.0, prior_std=1.0)
+        MeanFieldConv2d(nn.Conv2d(2, 2, 3, **options), log_var=-6.0, prior_std=1.0)
 
 
 def test_the_posterior_becomes_the_prior_of_the_rows_that_trained():
-    net = BayesMLP((2, 3), (4,), 5, seed=0)
+    net = bayes_mlp((2, 3), (4,), 5)
     rows = torch.tensor([0, 2])
     assert float(net.kl().detach()) > 0
     net.advance(rows)
     assert float(net.kl(rows).detach()) == 0
     assert float(net.kl().detach()) == pytest.approx(float(net.head.kl(torch.tensor([1, 3, 4])).detach()))
     net.forget_prior()
-    fresh = BayesMLP((2, 3), (4,), 5, seed=0)
+    fresh = bayes_mlp((2, 3), (4,), 5)
     assert float(net.kl().detach()) == pytest.approx(float(fresh.kl().detach()))
 
 
 def test_means_start_at_a_fit_and_other_heads_stay():
-    net = BayesMLP((6,), (4,), 5, seed=0)
+    net, fitted = bayes_mlp((6,), (4,), 5), MLP((6,), (4,), 5, seed=1)
+    for parameter in fitted.parameters():
+        nn.init.ones_(parameter)
     before = net.head.weight.detach().clone()
     net.body[0].weight_log_var.data += 1
-    net.start_at([torch.ones(4, 6), torch.ones(5, 4)], [torch.ones(4), torch.ones(5)], rows=torch.tensor([1]))
+    net.start_at(fitted, rows=torch.tensor([1]))
     assert bool((net.body[0].weight == 1).all())
     assert bool((net.body[0].weight_log_var == -6).all())
     assert bool((net.head.weight[1] == 1).all())
@@ -103,7 +110,7 @@ def test_means_start_at_a_fit_and_other_heads_stay():
 
 
 def test_samples_in_a_batch_are_distributed_as_samples_in_a_loop():
-    net = BayesMLP((6,), (8,), 3, seed=0, log_var=-1.0)
+    net = bayes_mlp((6,), (8,), 3, log_var=-1.0)
     x = torch.randn(3, 6, generator=rng.fork(0, "x"))
     with torch.no_grad():
         batch = net(x, 4000, rng.fork(0, "a"))
@@ -114,7 +121,7 @@ def test_samples_in_a_batch_are_distributed_as_samples_in_a_loop():
 
 
 def layer_and_input(shared, rows=6):
-    layer = MeanFieldLinear(normal(3, 5), normal(3, name="b"), log_var=-1.0, prior_std=1.0).double()
+    layer = linear()
     layer.weight_log_var.data += normal(3, 5, name="v") / 3
     return layer, normal(*(() if shared else (4,)), rows, 5, name="in")
 
@@ -137,7 +144,7 @@ def test_the_derivative_of_a_draw_is_that_of_autograd(shared):
 def test_the_derivative_of_the_kl_is_that_of_torch():
     mean, log_var, prior_mean, prior_log_var = (normal(4, 3, name=n) for n in "abcd")
     leaves = [mean.requires_grad_(), log_var.requires_grad_()]
-    mine = torch.autograd.grad(2 * gaussian_kl(mean, log_var, prior_mean, prior_log_var), leaves)
+    mine = torch.autograd.grad(2 * gaussian_kl(mean, log_var, prior_mean, prior_log_var).sum(), leaves)
     laws = Normal(mean, (log_var / 2).exp()), Normal(prior_mean, (prior_log_var / 2).exp())
     theirs = torch.autograd.grad(2 * kl_divergence(*laws).sum(), leaves)
     for a, b in zip(mine, theirs, strict=True):
@@ -161,17 +168,18 @@ def test_drawn_weights_are_shared_between_rows_and_outputs_are_drawn_where_rows_
     assert float((few[:, 0] - few[:, 1]).abs().min()) > 0
 
 
-@pytest.mark.parametrize(("name", "plain"), [("mlp", MLP), ("conv", Conv)])
-def test_without_variance_it_is_the_plain_network(name, plain):
-    net = BAYES_NETS[name]((7, 8), (5, 4), 3, seed=3, log_var=-60.0)
+@pytest.mark.parametrize("kind", [MLP, Conv])
+def test_without_variance_it_is_the_plain_network(kind):
+    plain = kind((7, 8), (5, 4), 3, seed=3)
+    net = BayesNet(plain, log_var=-60.0)
     x = torch.rand(6, 7, 8, generator=rng.fork(0, "x"))
-    logits = plain((7, 8), (5, 4), 3, seed=3)(x)
+    logits = plain(x)
     torch.testing.assert_close(net(x, 2, rng.fork(0, "a")), logits.expand(2, -1, -1))
     torch.testing.assert_close(torch.cat(list(net.draw(x, 2, rng.fork(0, "a")))), logits.detach().expand(2, -1, -1))
 
 
 def test_the_convolutional_one_draws_and_trains_every_weight():
-    net = BayesConv((2, 6, 6), (5,), 3, seed=0)
+    net = BayesNet(Conv((2, 6, 6), (5,), 3, seed=0))
     assert [tuple(layer.weight.shape) for layer in net.layers()] == [(32, 2, 3, 3), (64, 32, 3, 3), (5, 64), (3, 5)]
     logits = net(torch.rand(4, 2, 6, 6), 3, rng.fork(0, "a"))
     assert logits.shape == (3, 4, 3)
@@ -180,9 +188,9 @@ def test_the_convolutional_one_draws_and_trains_every_weight():
 
 
 @pytest.mark.parametrize("rows_at_once", [32, 10**6])
-def test_draws_come_in_parts_and_have_the_law_of_the_forward_pass(rows_at_once, monkeypatch):
-    monkeypatch.setattr(BayesMLP, "rows_at_once", rows_at_once)
-    net = BayesMLP((3,), (4, 4), 3, seed=0, log_var=-1.0)
+def test_draws_come_in_parts_and_have_the_law_of_the_forward_pass(rows_at_once):
+    net = bayes_mlp((3,), (4, 4), 3, log_var=-1.0)
+    net.rows_at_once = rows_at_once
     x = torch.randn(5, 3, generator=rng.fork(0, "x"))
     parts = list(net.draw(x, 3000, rng.fork(0, "a")))
     assert max(len(part) for part in parts) == min(max(rows_at_once // 5, 1), 3000)

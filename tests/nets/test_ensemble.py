@@ -4,7 +4,7 @@ import torch
 
 from vestige.core import rng
 from vestige.nets import MLP
-from vestige.nets.ensembles import EnsembleMLP, member_seed
+from vestige.nets.bayesian import EnsembleMLP, member_seed
 
 
 def test_each_member_is_a_network_of_its_own_and_gets_its_own_gradient():

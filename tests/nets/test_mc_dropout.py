@@ -7,7 +7,7 @@ from torch import nn
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.nets import MLP, Conv
-from vestige.nets.ensembles import MCDropoutNet
+from vestige.nets.bayesian import MCDropoutNet
 
 NETS = {"mlp": lambda: MLP((6, 6), (8, 7), 3, seed=1), "conv": lambda: Conv((6, 6), (5,), 3, seed=1)}
 

@@ -14,7 +14,8 @@ from vestige.continual.learners.vcl import VCL, VCLConfig, expected_loss
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.data.streams import split
-from vestige.nets.bayesian import BayesMLP
+from vestige.nets import MLP
+from vestige.nets.bayesian import BayesNet
 from vestige_papers.robust.first_batches import (
     Early,
     final_layer_gradients,
@@ -28,7 +29,7 @@ N = 500  # rows of the task
 
 
 def net_and_batch(log_var=SURE, k=4, n=7, d=3, hidden=(5,)):
-    net = BayesMLP((d,), hidden, k, seed=1, log_var=log_var).double()
+    net = BayesNet(MLP((d,), hidden, k, seed=1), log_var=log_var).double()
     x = torch.randn(n, d, generator=rng.fork(0, "x"), dtype=torch.float64)
     return net, x, torch.randint(k, (n,), generator=rng.fork(0, "y"))
 

@@ -66,16 +66,6 @@ class Cached:
         self.folder = Path(folder) if folder is not None else default_folder()
         self.hits = self.misses = 0
 
-    @property
-    def width(self) -> int:
-        """How many features come out."""
-        return self.map.width
-
-    @property
-    def consistent(self) -> bool:
-        """Whether the map never changes after `fit`."""
-        return self.map.consistent
-
     def transform(self, x: ArrayLike, *, batch_size: int = BATCH_SIZE) -> Any:  # noqa: ANN401 - the kind that came in
         """What the map's own `transform` gives, from the disk if it is there."""
         if not self.enabled or isinstance(self.map, Identity):
@@ -101,7 +91,7 @@ class Cached:
             codes = store.load(path, KIND)[1]["codes"]
         except (StoreError, KeyError):
             return None
-        whole = codes.shape == (n, self.width) and codes.dtype == self.map.dtype
+        whole = codes.shape == (n, self.map.width) and codes.dtype == self.map.dtype
         return codes if whole and bool(torch.isfinite(codes).all()) else None
 
     def _write(self, path: Path, codes: Float[Tensor, "n f"]) -> None:

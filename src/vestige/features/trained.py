@@ -151,7 +151,6 @@ class ClassifierFeatures(TrainedFeatures):
         return StridedConv(size, n_classes, dense=(*self.hidden, self.dims), seed=seed)
 
     def _fit(self, rows: Rows, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
-        self._layout(shape)
         y = _labels(rows, "fit")
         return self._learn(self._net(shape, int(y.max()) + 1, seed), rows, y, shape, seed)
 
@@ -215,7 +214,7 @@ def vae_loss(
 ) -> Float[Tensor, " n"]:
     """The negative evidence bound of each row, in nats, for the code drawn with standard normal `noise`."""
     decoded, mean, log_var = net(x, noise)
-    kl = gaussian_kl(mean, log_var, prior.mean, prior.log_var)
+    kl = gaussian_kl(mean, log_var, prior.mean, prior.log_var).sum(1)
     return gaussian_nll(x, decoded, variance) + prior.weight * kl
 
 

@@ -157,17 +157,13 @@ class Adversarial(Generator):
 
     @abstractmethod
     def critic_terms(
-        self,
-        real: Float[Tensor, "n d"],
-        fake: Float[Tensor, "n d"],
-        conditions: Int64[Tensor, " n"],
-        noise: Noise,
+        self, real: Float[Tensor, "n d"], fake: Float[Tensor, "n d"], conditions: Int64[Tensor, " n"], noise: Noise
     ) -> dict[str, Tensor]:
         """What the critic minimises, as "critic", and whatever else a curve should show."""
 
-    @abstractmethod
     def generator_loss(self, values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
-        """What the generator minimises, from the critic's values of its samples."""
+        """What the generator minimises, from the critic's values of its samples: -E_q[D], of most."""
+        return -values.mean()
 
     def constrain(self) -> None:
         """Called after each step of the critic; most are free."""
@@ -182,25 +178,15 @@ class Adversarial(Generator):
         return both[: len(real)], both[len(real) :]
 
     def _build(self, seed: int) -> None:
-        filters = FILTERS if self.net == "conv" else None
+        first, second = rng.child_seed(seed, "generator"), rng.child_seed(seed, "critic")
+        filters, norm = (FILTERS, self.critic_norm) if self.net == "conv" else (None, False)
+        sizes = (self.codes, self.conditions, self.hidden, self.shape)
         self.generator_ = ConditionalGenerator(
-            self.codes,
-            self.conditions,
-            self.hidden,
-            self.shape,
-            filters=filters,
-            keep=self.keep,
-            bounded=self.bounded,
-            seed=rng.child_seed(seed, "generator"),
+            *sizes, filters=filters, keep=self.keep, bounded=self.bounded, seed=first
         )
+        critic_sizes = (self.shape, self.conditions, self.critic_hidden)
         self.critic_ = ConditionalCritic(
-            self.shape,
-            self.conditions,
-            self.critic_hidden,
-            filters=filters,
-            projection=self.projection,
-            norm=self.net == "conv" and self.critic_norm,
-            seed=rng.child_seed(seed, "critic"),
+            *critic_sizes, filters=filters, projection=self.projection, norm=norm, seed=second
         )
 
     def _draw(self, conditions: Int64[Tensor, " n"], noise: Noise) -> Float[Tensor, "n d"]:
@@ -334,10 +320,6 @@ class WGAN(Adversarial):
         value_real, value_fake = self.compared(real, fake, conditions)
         return {"critic": value_fake.mean() - value_real.mean()}
 
-    def generator_loss(self, values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
-        """-E_q[D]."""
-        return -values.mean()
-
     @torch.no_grad()
     def constrain(self) -> None:
         """Every weight of the critic into [-clip, clip]."""
@@ -374,7 +356,3 @@ class WGANGP(Adversarial):
         distance = value_real.mean() - value_fake.mean()
         penalty = gradient_penalty(self.critic_, between, conditions)
         return {"critic": self.penalty * penalty - distance, "distance": distance, "penalty": penalty}
-
-    def generator_loss(self, values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
-        """-E_q[D]."""
-        return -values.mean()

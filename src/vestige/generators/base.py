@@ -68,13 +68,10 @@ class ReplaySource:
         self.conditions = sorted([*self.real, *self.earlier])
         self.size = max(map(len, self.real.values()))  # rows of each condition in one epoch
 
-    def held(self) -> list[Tensor]:
-        """The rows at hand, condition by condition: real ones, and replay that was given as samples."""
-        return [*self.real.values(), *(self.replay.values() if isinstance(self.replay, Mapping) else ())]
-
     def must_be_pixels(self, owner: str) -> None:
-        """Refuse rows beyond [0, 1], where a generator can draw nothing beyond."""
-        for rows in self.held():
+        """Refuse rows beyond [0, 1], real or given as samples, where a generator can draw nothing beyond."""
+        given = self.replay.values() if isinstance(self.replay, Mapping) else ()
+        for rows in (*self.real.values(), *given):
             low, high = float(rows.min()), float(rows.max())
             if low < 0 or high > 1:
                 checks.refuse("x", owner, "in [0, 1], as its samples are", f"values from {low:.4g} to {high:.4g}")

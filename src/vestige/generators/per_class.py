@@ -30,12 +30,12 @@ from torch.nn.functional import softplus
 
 from vestige.core import NotEstimable, checks, rng
 from vestige.core.checks import learnt, option
-from vestige.generators.adversarial import Player
 from vestige.generators.base import Generator, Progress, ReplaySource, curves
 from vestige.nets import gan
 from vestige.nets.convolutional import image_shape
 
 STRETCHES = 20  # points of the curves in the report
+SMALL: dict[str, Any] = {"epochs": 15, "batch_size": 32, "average": 0.98}
 
 
 def discriminator_loss(real: Float[Tensor, " n"], drawn: Float[Tensor, " m"]) -> Float[Tensor, ""]:
@@ -46,6 +46,13 @@ def discriminator_loss(real: Float[Tensor, " n"], drawn: Float[Tensor, " m"]) ->
 def generator_loss(drawn: Float[Tensor, " m"]) -> Float[Tensor, ""]:
     """-log sigmoid of the logits of drawn rows."""
     return softplus(-drawn).mean()
+
+
+def descend(optimizer: torch.optim.Optimizer, loss: Float[Tensor, ""]) -> None:
+    """One step down `loss`; no other network's gradient is taken."""
+    optimizer.zero_grad()
+    loss.backward(inputs=[p for group in optimizer.param_groups for p in group["params"]])
+    optimizer.step()
 
 
 @dataclass(eq=False)
@@ -94,7 +101,8 @@ class PerClassGAN(Generator):
     ) -> Float[Tensor, "steps 2"]:
         """Alternate steps of discriminator and generator; returns the losses of both."""
         of_generator, of_discriminator = (
-            Player(net, self.learning_rate, (self.beta1, 0.999)) for net in (generator, discriminator)
+            torch.optim.Adam(net.parameters(), self.learning_rate, (self.beta1, 0.999), fused=True)
+            for net in (generator, discriminator)
         )
         # What is kept: a running mean of weights and running moments, or with `average` 0 the last of them.
         now = [value for value in generator.state_dict().values() if value.is_floating_point()]
@@ -109,9 +117,9 @@ class PerClassGAN(Generator):
                 drawn = generator(z)
                 logits = discriminator(torch.cat([real, drawn.detach()]))
                 discriminated = discriminator_loss(logits[: len(real)], logits[len(real) :])
-                of_discriminator.descend(discriminated, None)
+                descend(of_discriminator, discriminated)
                 loss = generator_loss(discriminator(drawn))
-                of_generator.descend(loss, None)
+                descend(of_generator, loss)
                 # The mean of all so far until the running mean is longer: the first weights are worth nothing.
                 torch._foreach_lerp_(mean, now, 1 - min(self.average, len(losses) / (len(losses) + 1)))
                 losses.append(torch.stack([discriminated.detach(), loss.detach()]))
@@ -138,14 +146,7 @@ class DenseGAN(PerClassGAN):
     name: ClassVar[str] = "gan_dense"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
-        "small": {
-            "widths": (128, 256),
-            "critic_widths": (256, 128),
-            "epochs": 15,
-            "batch_size": 32,
-            "learning_rate": 5e-4,
-            "average": 0.98,
-        },
+        "small": SMALL | {"widths": (128, 256), "critic_widths": (256, 128), "learning_rate": 5e-4},
     }
 
     epochs: int = option(200, low=1)
@@ -165,14 +166,7 @@ class ConvGAN(PerClassGAN):
     name: ClassVar[str] = "gan_conv"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
-        "small": {
-            "filters": (16, 8),
-            "critic_filters": (16, 32),
-            "epochs": 15,
-            "batch_size": 32,
-            "learning_rate": 1e-3,
-            "average": 0.98,
-        },
+        "small": SMALL | {"filters": (16, 8), "critic_filters": (16, 32), "learning_rate": 1e-3},
     }
 
     filters: tuple[int, ...] = option((128, 64), low=1, least=2)  # from the coarse maps to the fine ones

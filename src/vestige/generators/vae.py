@@ -129,7 +129,7 @@ class VAE(Generator):
         mean, log_var = self.net_.encode(x)
         z = torch.where(known[:, None], codes, mean + noise * torch.exp(0.5 * log_var))
         nothing = torch.zeros_like(mean)
-        inferred = gaussian_kl(mean, log_var, nothing, nothing)
+        inferred = gaussian_kl(mean, log_var, nothing, nothing).sum(1)
         cost = torch.where(known, gaussian_nll(z.detach(), mean, log_var.exp()), inferred)
         decoded = self.net_.decode(z, conditions)
         if self.likelihood == "bernoulli":

@@ -1,4 +1,6 @@
-"""Layers with a mean-field Gaussian over their weights, each weight with its own mean and variance (Graves 2011).
+"""Networks that answer many times: mean-field layers, ensembles, and Monte Carlo dropout.
+
+**Mean-field layers**: a Gaussian over their weights, each weight with its own mean and variance (Graves 2011).
 
 In training a layer never draws weights. It draws its outputs, which given the inputs are Gaussian with mean x mu + m
 and variance x^2 sigma^2 + s^2 (the local reparameterisation of Kingma et al. 2015): independent noise for each row, so
@@ -13,20 +15,35 @@ d k numbers a sample instead of n k. The law of each row is the same.
 Every layer carries its prior, as buffers: N(0, `prior_std`^2) at first, and whatever posterior it is replaced by. The
 KL of posterior from prior is the closed form. Names: `weight` and `bias` are means, `*_log_var` the log-variances.
 
-Both the linear layer's draw and the KL know their derivatives, which are autograd's own with fewer passes over memory.
+The linear layer's draw knows its derivative, which is autograd's own with fewer passes over memory.
 
-Networks of mean-field layers: the weights of a plain network become means, and each gets a variance and a prior.
+`BayesNet`: the weights of a plain network become means, and each gets a variance and a prior.
 
 `forward` gives logits (samples, n, k) as one batched pass, and has a gradient. `draw` gives the same law for
 predictions, a few samples at a time: the first layer's moments, which no sample changes, are computed once, later
 layers draw weights instead of outputs where that is less, and no more than `rows_at_once` rows times samples are held.
+
+`EnsembleMLP`: several fully connected networks of one shape as one, each layer a single batched product. Members begin
+as `MLP` does, each from a seed of its own, and never meet: what one learns does not depend on how many there are.
+
+`MCDropoutNet`: a network whose dropout stays on at test time, each mask a draw from a posterior. Gal and Ghahramani
+(2015, 2016), as in Farquhar and Gal C.8.1: any plain network gets dropout behind each of its ReLUs, before each layer
+that follows one (`MCDropoutNet(Conv(...), 0.25)` is the network of the paper, `MCDropoutNet(MLP(...), p)` its fully
+connected sibling). `samples` masks are one batched pass; what lies before the first mask is the same for all of them
+and is computed once. Inputs themselves are not dropped.
+
+The prior term. For a prior N(0, 1 / l^2) and N samples, dropout with rate p is variational inference with
+    KL / N = l^2 (1 - p) / (2 N) sum W^2 + constant,
+weight decay and nothing else. C.8.1 takes "an L2 regularization with weight 0.01", that is 0.01 sum W^2 beside the mean
+loss, whatever N is: far stronger (at l = 1 and N = 12000 the formula says 0.00003). `squared_weights` is the sum, over
+weights and not over biases; its factor is the learner's to say.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -34,38 +51,12 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from vestige.core.checks import refuse
+from vestige.core import rng
+from vestige.core.checks import number, refuse
 from vestige.nets.classifier import MLP, Classifier
-from vestige.nets.convolutional import Conv, Images
+from vestige.nets.vae import gaussian_kl
 
 PARTS = ("weight", "bias")
-
-
-class _KL(torch.autograd.Function):
-    """The sum of Gaussian KLs; its slopes are a by-product of its value."""
-
-    @staticmethod
-    def forward(ctx: Any, mean: Tensor, log_var: Tensor, prior_mean: Tensor, prior_log_var: Tensor) -> Tensor:  # noqa: ANN401
-        gap, distance = log_var - prior_log_var, mean - prior_mean
-        by_mean, by_log_var = distance * (-prior_log_var).exp(), torch.expm1(gap)
-        ctx.save_for_backward(by_mean, by_log_var)
-        return 0.5 * ((by_log_var - gap).sum() + distance.mul_(by_mean).sum())
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, None, None]:  # noqa: ANN401
-        by_mean, by_log_var = ctx.saved_tensors
-        return by_mean * slope, by_log_var * (0.5 * slope), None, None
-
-
-def gaussian_kl(
-    mean: Float[Tensor, "*shape"],
-    log_var: Float[Tensor, "*shape"],
-    prior_mean: Float[Tensor, "*shape"],
-    prior_log_var: Float[Tensor, "*shape"],
-) -> Float[Tensor, ""]:
-    """KL(N(mean, var) || N(prior_mean, prior_var)), summed over all entries; the prior is held fixed."""
-    found: Tensor = _KL.apply(mean, log_var, prior_mean, prior_log_var)  # type: ignore[no-untyped-call]
-    return found
 
 
 class _LocalDraw(torch.autograd.Function):
@@ -106,7 +97,7 @@ class _LocalDraw(torch.autograd.Function):
 
 
 class MeanField(nn.Module, ABC):
-    """What both kinds of layer share: means, log-variances and a prior. A child says how inputs meet them."""
+    """A `plain` layer with a Gaussian over its weights, and a prior. A child says how inputs meet them."""
 
     weight: Tensor
     bias: Tensor
@@ -114,10 +105,10 @@ class MeanField(nn.Module, ABC):
     bias_log_var: Tensor
     ndim: int  # of an input without the axis of samples
 
-    def __init__(self, weight: Tensor, bias: Tensor, *, log_var: float, prior_std: float) -> None:
+    def __init__(self, plain: nn.Linear | nn.Conv2d, *, log_var: float, prior_std: float) -> None:
         super().__init__()
-        for name, mean in zip(PARTS, (weight, bias), strict=True):
-            mean = mean.detach()
+        for name in PARTS:
+            mean = getattr(plain, name).detach()
             self.register_parameter(name, nn.Parameter(mean.clone()))
             self.register_parameter(f"{name}_log_var", nn.Parameter(torch.full_like(mean, log_var)))
             self.register_buffer(f"prior_{name}", torch.zeros_like(mean))
@@ -148,18 +139,15 @@ class MeanField(nn.Module, ABC):
         total = self.weight.new_zeros(())
         for name in PARTS:
             four = [getattr(self, n) for n in (name, f"{name}_log_var", f"prior_{name}", f"prior_{name}_log_var")]
-            total = total + gaussian_kl(*(v if rows is None else v[rows] for v in four))
+            total = total + gaussian_kl(*(v if rows is None else v[rows] for v in four)).sum()
         return total
 
     @torch.no_grad()
     def advance(self, rows: Tensor | None = None) -> None:
         """The posterior becomes the prior, of all outputs or of `rows` of them."""
+        at = slice(None) if rows is None else rows
         for name in ("weight", "bias", "weight_log_var", "bias_log_var"):
-            prior, here = getattr(self, f"prior_{name}"), getattr(self, name)
-            if rows is None:
-                prior.copy_(here)
-            else:
-                prior[rows] = here[rows]
+            getattr(self, f"prior_{name}")[at] = getattr(self, name)[at]
 
     @torch.no_grad()
     def forget_prior(self) -> None:
@@ -183,8 +171,7 @@ class MeanFieldLinear(MeanField):
         shape = (samples, x.shape[-2], len(self.weight))
         noise = torch.randn(shape, generator=generator, dtype=x.dtype)
         mean = (self.weight, self.bias)
-        found: Tensor = _LocalDraw.apply(x, *mean, self.weight_log_var, self.bias_log_var, noise)  # type: ignore[no-untyped-call]
-        return found
+        return _LocalDraw.apply(x, *mean, self.weight_log_var, self.bias_log_var, noise)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def drawn(self, x: Float[Tensor, "s n d"], generator: Generator) -> Float[Tensor, "s n k"]:
@@ -201,21 +188,17 @@ class MeanFieldLinear(MeanField):
 
 
 class MeanFieldConv2d(MeanField):
-    """Convolution of images (n, c, h, w), or (samples, n, c, h, w)."""
+    """Convolution of images (n, c, h, w), or (samples, n, c, h, w), that moves by one pixel and pads with 0."""
 
     ndim = 4
 
-    def __init__(
-        self,
-        weight: Tensor,
-        bias: Tensor,
-        *,
-        log_var: float,
-        prior_std: float,
-        padding: int | str | tuple[int, ...] = 0,
-    ) -> None:
-        super().__init__(weight, bias, log_var=log_var, prior_std=prior_std)
-        self.padding = padding
+    def __init__(self, plain: nn.Conv2d, *, log_var: float, prior_std: float) -> None:
+        usual = {"stride": (1, 1), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
+        for name, only in usual.items():
+            if getattr(plain, name) != only:
+                refuse(name, "a mean-field convolution", repr(only), repr(getattr(plain, name)))
+        super().__init__(plain, log_var=log_var, prior_std=prior_std)
+        self.padding = plain.padding
 
     def along(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """x * W + b; samples and rows are one batch."""
@@ -224,51 +207,34 @@ class MeanFieldConv2d(MeanField):
         return out.reshape(*x.shape[:-3], *out.shape[1:])
 
 
-def weighted_layers(net: nn.Module) -> list[nn.Linear | nn.Conv2d]:
-    """The layers of a plain network that have weights, from the input to the head."""
-    return [m for m in net.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
+class BayesNet(nn.Module):
+    """The layers of a `plain` network, each with a Gaussian over its weights.
 
+    They stand one after another; which outputs count is the learner's to say.
+    """
 
-def mean_field(layer: nn.Linear | nn.Conv2d, *, log_var: float, prior_std: float) -> MeanField:
-    """The same layer with a Gaussian over its weights; of convolutions those that move by one pixel and pad with 0."""
-    assert layer.bias is not None, "every layer here has a bias"
-    if isinstance(layer, nn.Linear):
-        return MeanFieldLinear(layer.weight, layer.bias, log_var=log_var, prior_std=prior_std)
-    usual = {"stride": (1, 1), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
-    for name, only in usual.items():
-        if getattr(layer, name) != only:
-            refuse(name, "a mean-field convolution", repr(only), repr(getattr(layer, name)))
-    return MeanFieldConv2d(layer.weight, layer.bias, log_var=log_var, prior_std=prior_std, padding=layer.padding)
-
-
-class BayesNet(nn.Module, ABC):
-    """A chain of mean-field layers; which outputs count is the learner's to say."""
-
-    # Rows times samples that `draw` holds at once: what fits a processor's cache. Changes nothing but the noise.
-    rows_at_once: ClassVar[int] = 8192
-    plain: ClassVar[Callable[..., Classifier]]  # the network whose weights become means
-    head: MeanFieldLinear
-
-    def __init__(
-        self,
-        input_shape: Sequence[int],
-        hidden: Sequence[int],
-        n_outputs: int,
-        *,
-        seed: int,
-        log_var: float = -6.0,
-        prior_std: float = 1.0,
-    ) -> None:
+    def __init__(self, plain: Classifier, *, log_var: float = -6.0, prior_std: float = 1.0) -> None:
         super().__init__()
-        plain = type(self).plain(input_shape, hidden, n_outputs, seed=seed)
-        layers = [mean_field(layer, log_var=log_var, prior_std=prior_std) for layer in weighted_layers(plain)]
-        self.body = nn.ModuleList(layers[:-1])
-        assert isinstance(layers[-1], MeanFieldLinear), "a head is fully connected"
-        self.head = layers[-1]
+        layers: list[MeanField] = []
+        self.between = [nn.Sequential()]  # what stands before each layer with weights
+        for module in [*plain.body.children(), plain.head]:
+            if isinstance(module, nn.Linear):
+                layers.append(MeanFieldLinear(module, log_var=log_var, prior_std=prior_std))
+            elif isinstance(module, nn.Conv2d):
+                layers.append(MeanFieldConv2d(module, log_var=log_var, prior_std=prior_std))
+            else:
+                assert not list(module.parameters()), "every other layer is without weights"
+                self.between[-1].append(nn.ReLU(inplace=True) if isinstance(module, nn.ReLU) else module)
+                continue
+            self.between.append(nn.Sequential())
+        self.body, self.head = nn.ModuleList(layers[:-1]), layers[-1]
+        # Rows times samples that `draw` holds at once: what fits a processor's cache. Changes nothing but the noise.
+        self.rows_at_once = 512 if any(isinstance(layer, MeanFieldConv2d) for layer in layers) else 8192
 
-    @abstractmethod
     def enter(self, index: int, h: Tensor) -> Tensor:
-        """What layer `index` takes of the one before it, or of the inputs."""
+        """What layer `index` takes of the one before it, or of the inputs; samples and rows are one batch."""
+        between = self.between[index]
+        return between(h) if index == 0 else between(h.flatten(0, 1)).unflatten(0, h.shape[:2])
 
     def forward(self, x: Float[Tensor, "n *shape"], samples: int, generator: Generator) -> Float[Tensor, "s n k"]:
         """Logits of `samples` draws from the posterior."""
@@ -277,19 +243,18 @@ class BayesNet(nn.Module, ABC):
             h = layer(self.enter(index, h), samples, generator)
         return h
 
+    @torch.no_grad()
     def draw(
         self, x: Float[Tensor, "n *shape"], samples: int, generator: Generator
     ) -> Iterator[Float[Tensor, "s n k"]]:
         """Logits of `samples` draws, some at a time, without a gradient."""
         first, *rest = self.layers()
-        with torch.no_grad():
-            mean, std = first.moments(self.enter(0, x))
+        mean, std = first.moments(self.enter(0, x))
         for part in torch.arange(samples).split(max(self.rows_at_once // len(x), 1)):
-            with torch.no_grad():
-                noise = torch.randn(len(part), *mean.shape, generator=generator, dtype=mean.dtype)
-                h = noise.mul_(std).add_(mean)
-                for index, layer in enumerate(rest, 1):
-                    h = layer.drawn(self.enter(index, h), generator)
+            noise = torch.randn(len(part), *mean.shape, generator=generator, dtype=mean.dtype)
+            h = noise.mul_(std).add_(mean)
+            for index, layer in enumerate(rest, 1):
+                h = layer.drawn(self.enter(index, h), generator)
             yield h
 
     def layers(self) -> list[MeanField]:
@@ -312,43 +277,97 @@ class BayesNet(nn.Module, ABC):
             layer.forget_prior()
 
     @torch.no_grad()
-    def start_at(self, weights: Sequence[Tensor], biases: Sequence[Tensor], rows: Tensor | None = None) -> None:
-        """Means at a maximum-likelihood fit, variances as at first; of the head only `rows`, if they are given."""
-        for layer, weight, bias in zip(self.layers(), weights, biases, strict=True):
+    def start_at(self, fitted: Classifier, rows: Tensor | None = None) -> None:
+        """Means at those of a `fitted` network, variances as at first; of the head only `rows`, if they are given."""
+        plain = [module for module in fitted.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
+        for layer, found in zip(self.layers(), plain, strict=True):
             at = slice(None) if layer is not self.head or rows is None else rows
-            layer.weight[at] = weight[at]
-            layer.bias[at] = bias[at]
-            layer.weight_log_var[at] = layer.first_log_var
-            layer.bias_log_var[at] = layer.first_log_var
+            for name in PARTS:
+                getattr(layer, name)[at] = getattr(found, name)[at]
+                getattr(layer, f"{name}_log_var")[at] = layer.first_log_var
 
 
-class BayesMLP(BayesNet):
-    """Fully connected, with ReLU."""
+class Stacked(nn.Module):
+    """Linear layers (m, k, d) side by side."""
 
-    plain = MLP
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
 
-    def enter(self, index: int, h: Tensor) -> Tensor:
-        """Inputs flat, then rectified outputs."""
-        return h.flatten(1) if index == 0 else h.relu_()
-
-
-class BayesConv(BayesNet):
-    """The shape of `Conv`: two convolutions, one pooling layer, fully connected layers."""
-
-    plain = Conv
-    rows_at_once: ClassVar[int] = 512
-    images: ClassVar[Images] = Images()  # it has no weights
-
-    def enter(self, index: int, h: Tensor) -> Tensor:
-        """Images; rectified, and after the second convolution pooled and flat. Samples and rows are one batch."""
-        if index == 0:
-            found: Tensor = self.images(h)
-            return found
-        h = h.relu_()
-        if index != 2:
-            return h
-        pooled = functional.max_pool2d(h.flatten(0, -4), 2).flatten(1)
-        return pooled.unflatten(0, (math.prod(h.shape[:-4]), h.shape[-4]))
+    def forward(self, x: Float[Tensor, "... n d"]) -> Float[Tensor, "m n k"]:
+        """Of one input for all members, which is one wide layer, or of (m, n, d), one each."""
+        if x.ndim == 2:
+            wide = functional.linear(x, self.weight.flatten(0, 1), self.bias.flatten())
+            return wide.unflatten(1, self.bias.shape).transpose(0, 1)
+        return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.mT)
 
 
-BAYES_NETS: dict[str, Callable[..., BayesNet]] = {"mlp": BayesMLP, "conv": BayesConv}
+class EnsembleMLP(nn.Module):
+    """`members` MLPs; logits (m, n, k)."""
+
+    def __init__(
+        self, input_shape: Sequence[int], hidden: Sequence[int], n_outputs: int, *, members: int, seed: int
+    ) -> None:
+        super().__init__()
+        seeds = [member_seed(seed, i) for i in range(members)]
+        plain = [MLP(input_shape, hidden, n_outputs, seed=each) for each in seeds]
+        linear = [[m for m in net.modules() if isinstance(m, nn.Linear)] for net in plain]
+        layers = [Stacked(of_all) for of_all in zip(*linear, strict=True)]
+        self.body, self.head = nn.ModuleList(layers[:-1]), layers[-1]
+
+    def forward(self, x: Float[Tensor, "n *shape"]) -> Float[Tensor, "m n k"]:
+        """Logits of every member."""
+        h = x.flatten(1)
+        for layer in self.body:
+            h = layer(h).relu()
+        return self.head(h)
+
+
+def member_seed(seed: int, member: int) -> int:
+    """Where a member's weights begin."""
+    return rng.child_seed(seed, "member", member)
+
+
+class MCDropoutNet(nn.Module):
+    """A plain network, thinned behind each ReLU by masks that are drawn anew for each row and sample."""
+
+    # Numbers in the largest tensor that `draw` holds at once; changes nothing but the masks.
+    numbers_at_once: ClassVar[int] = 2**22
+
+    def __init__(self, plain: Classifier, p: float) -> None:
+        super().__init__()
+        modules = list(plain.body.children())
+        first = next(i for i, module in enumerate(modules) if isinstance(module, nn.ReLU)) + 1
+        self.p = number(p, "p", "MCDropoutNet", low=0, high=1, open_high=True)
+        self.body, self.head, self.first = nn.Sequential(*modules), plain.head, first
+
+    def forward(self, x: Float[Tensor, "n *shape"], samples: int, generator: Generator) -> Float[Tensor, "s n k"]:
+        """Logits under `samples` masks."""
+        return self.thinned(self.body[: self.first](x), samples, generator)
+
+    @torch.no_grad()
+    def draw(
+        self, x: Float[Tensor, "n *shape"], samples: int, generator: Generator
+    ) -> Iterator[Float[Tensor, "s n k"]]:
+        """The same, some samples at a time, without a gradient."""
+        shared = self.body[: self.first](x)
+        for part in torch.arange(samples).split(max(self.numbers_at_once // shared.numel(), 1)):
+            yield self.thinned(shared, len(part), generator)
+
+    def thinned(self, shared: Float[Tensor, "n *f"], samples: int, generator: Generator) -> Float[Tensor, "s n k"]:
+        """From the first ReLU on; samples and rows are one batch."""
+        h = (shared * self.mask((samples, *shared.shape), shared.dtype, generator)).flatten(0, 1)
+        for module in list(self.body)[self.first :]:
+            h = module(h)
+            if isinstance(module, nn.ReLU):
+                h = h * self.mask(h.shape, h.dtype, generator)
+        return self.head(h).unflatten(0, (samples, -1))
+
+    def mask(self, shape: tuple[int, ...], dtype: torch.dtype, generator: Generator) -> Float[Tensor, "..."]:
+        """Zero with probability p, else 1 / (1 - p)."""
+        return torch.empty(shape, dtype=dtype).bernoulli_(1 - self.p, generator=generator).div_(1 - self.p)
+
+    def squared_weights(self) -> Float[Tensor, ""]:
+        """Sum of squares over all weights, biases apart."""
+        return torch.stack([p.square().sum() for p in self.parameters() if p.ndim > 1]).sum()

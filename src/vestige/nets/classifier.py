@@ -18,7 +18,7 @@ would have come.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
@@ -85,16 +85,18 @@ class Classifier(nn.Module):
         return self.state_dict() | empty
 
 
+def dense(widths: Sequence[int], activation: Callable[[], nn.Module] = nn.ReLU) -> list[nn.Module]:
+    """Linear layers from each width to the next, an activation behind each."""
+    return [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), activation())]
+
+
 class MLP(Classifier):
     """Fully connected ReLU network on flattened inputs; emits logits."""
 
     def __init__(self, input_shape: Sequence[int], hidden: Sequence[int], n_outputs: int, *, seed: int) -> None:
         widths = [math.prod(input_shape), *hidden]
         with rng.guard(seed, "init"):
-            layers: list[nn.Module] = [nn.Flatten()]
-            for a, b in pairwise(widths):
-                layers += [nn.Linear(a, b), nn.ReLU()]
-            body = nn.Sequential(*layers)
+            body = nn.Sequential(nn.Flatten(), *dense(widths))
             super().__init__(body, nn.Linear(widths[-1], n_outputs))
 
 

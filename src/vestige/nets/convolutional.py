@@ -36,7 +36,7 @@ from torch.nn import functional
 
 from vestige.core import rng
 from vestige.core.checks import refuse
-from vestige.nets.classifier import Classifier, Dropout
+from vestige.nets.classifier import Classifier, Dropout, dense
 
 
 class Images(nn.Module):
@@ -64,12 +64,7 @@ class Table4(Classifier):
     rows_at_once: ClassVar[int] = 256
 
     def __init__(
-        self,
-        input_shape: Sequence[int],
-        n_outputs: int,
-        *,
-        seed: int,
-        filters: tuple[int, int] = CLASSIFIER_FILTERS,
+        self, input_shape: Sequence[int], n_outputs: int, *, seed: int, filters: tuple[int, int] = CLASSIFIER_FILTERS
     ) -> None:
         channels, h, w = image_shape(input_shape, "Table4")
         with rng.guard(seed, "init"):
@@ -97,9 +92,7 @@ class Conv(Classifier):
             layers: list[nn.Module] = [Images(), nn.Conv2d(channels, first, 3), nn.ReLU()]
             layers += [nn.Conv2d(first, second, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
             widths = [second * ((h - 4) // 2) * ((w - 4) // 2), *hidden]
-            for a, b in pairwise(widths):
-                layers += [nn.Linear(a, b), nn.ReLU()]
-            super().__init__(nn.Sequential(*layers), nn.Linear(widths[-1], n_outputs))
+            super().__init__(nn.Sequential(*layers, *dense(widths)), nn.Linear(widths[-1], n_outputs))
 
 
 KERNEL, STRIDE = 4, 2
@@ -150,8 +143,7 @@ class StridedConv(Classifier):
 
 
 def _convolution(a: int, b: int, kernel: int, stride: int) -> nn.Sequential:
-    padding = kernel // 2
-    return nn.Sequential(nn.Conv2d(a, b, kernel, stride, padding, bias=False), nn.BatchNorm2d(b))
+    return nn.Sequential(nn.Conv2d(a, b, kernel, stride, padding=kernel // 2, bias=False), nn.BatchNorm2d(b))
 
 
 class Block(nn.Module):

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vestige.core import InputError
+from vestige.nets.training import evaluating
 
 Diagonal = dict[str, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -52,29 +53,20 @@ def fisher_empirical(
 
     `rows` pass at once, all if None: it bounds memory and changes nothing.
     """
-    total = _zeros(net)
-    with listening(net) as layers:
-        for x_part, y_part in zip(x.split(rows or len(x)), y.split(rows or len(x)), strict=True):
-            layers.clear()
-            _add_squares(total, layers, [loss(net(x_part), y_part)])
-    torch._foreach_div_(list(total.values()), len(x))
-    return total
+    return _mean_squares(net, x, rows, lambda logits, at: [loss(logits, y[at])])
 
 
 def fisher_true(
     net: nn.Module, x: Float[Tensor, "n *shape"], *, outputs: list[int] | None = None, rows: int | None = None
 ) -> Diagonal:
     """Mean over samples of E_{y ~ model}[squared gradient]: one backward pass for each class among `outputs`."""
-    total = _zeros(net)
-    with listening(net) as layers:
-        for part in x.split(rows or len(x)):
-            layers.clear()
-            logits = net(part)
-            log_p = (logits if outputs is None else logits[:, outputs]).log_softmax(1)
-            # A gradient scaled by sqrt(p) is squared to p times the square. One forward pass serves every class.
-            _add_squares(total, layers, list((log_p * (log_p.detach() / 2).exp()).sum(0)))
-    torch._foreach_div_(list(total.values()), len(x))
-    return total
+
+    def values(logits: Tensor, _: slice) -> list[Tensor]:
+        log_p = (logits if outputs is None else logits[:, outputs]).log_softmax(1)
+        # A gradient scaled by sqrt(p) is squared to p times the square. One forward pass serves every class.
+        return list((log_p * (log_p.detach() / 2).exp()).sum(0))
+
+    return _mean_squares(net, x, rows, values)
 
 
 def fisher_batch(
@@ -82,12 +74,8 @@ def fisher_batch(
 ) -> Diagonal:
     """The square of the batch's mean gradient."""
     names, parameters = zip(*_trained(net), strict=True)
-    training = net.training
-    net.eval()  # a look at the network must not move its running statistics
-    try:
+    with evaluating([net]):  # a look at the network must not move its running statistics
         gradients = torch.autograd.grad(loss(net(x), y) / len(x), parameters, allow_unused=True)
-    finally:
-        net.train(training)
     pairs = zip(names, parameters, gradients, strict=True)
     return {n: torch.zeros_like(p) if g is None else g.square() for n, p, g in pairs}
 
@@ -131,22 +119,30 @@ def listening(net: nn.Module) -> Iterator[list[Layer]]:
         if own:
             weight, bias = (f"{path}.{part}".lstrip(".") for part in ("weight", "bias"))
             handles.append(module.register_forward_hook(partial(listen, (weight, bias))))
-    training = net.training
-    net.eval()
     try:
         for p in frozen:
             p.requires_grad_(False)
-        yield layers
+        with evaluating([net]):
+            yield layers
     finally:
         for p in frozen:
             p.requires_grad_()
         for handle in handles:
             handle.remove()
-        net.train(training)
 
 
-def _zeros(net: nn.Module) -> Diagonal:
-    return {name: torch.zeros_like(p) for name, p in _trained(net)}
+def _mean_squares(
+    net: nn.Module, x: Tensor, rows: int | None, values: Callable[[Tensor, slice], list[Tensor]]
+) -> Diagonal:
+    """Mean over samples of the squared gradients of what `values` makes of the logits of a slice of them."""
+    total, rows = {name: torch.zeros_like(p) for name, p in _trained(net)}, rows or len(x)
+    with listening(net) as layers:
+        for start in range(0, len(x), rows):
+            layers.clear()
+            at = slice(start, start + rows)
+            _add_squares(total, layers, values(net(x[at]), at))
+    torch._foreach_div_(list(total.values()), len(x))
+    return total
 
 
 def _add_squares(total: Diagonal, layers: list[Layer], values: list[Tensor]) -> None:
@@ -156,25 +152,20 @@ def _add_squares(total: Diagonal, layers: list[Layer], values: list[Tensor]) -> 
         gradients = torch.autograd.grad(value, outputs, allow_unused=True, retain_graph=i < len(values) - 1)
         for layer, gradient in zip(layers, gradients, strict=True):
             if gradient is not None:
-                weight, bias = (total.get(name) for name in layer.names)
-                _SQUARES[type(layer.module)](layer.module, layer.inputs, gradient, weight, bias)
+                found = _SQUARES[type(layer.module)](layer.module, layer.inputs, gradient)
+                for name, squares in zip(layer.names, found, strict=True):
+                    if name in total:
+                        total[name] += squares
 
 
-def _linear(module: nn.Module, a: Tensor, g: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+def _linear(module: nn.Module, a: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     squares = g.square()
-    if weight is not None:
-        weight.addmm_(squares.mT, a.square())
-    if bias is not None:
-        bias += squares.sum(0)
+    return squares.mT @ a.square(), squares.sum(0)
 
 
-def _convolution(module: nn.Module, a: Tensor, g: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+def _convolution(module: nn.Module, a: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     assert isinstance(module, nn.Conv2d)
-    if bias is not None:
-        bias += g.sum((2, 3)).square_().sum(0)
-    if weight is None:
-        return
-    places, groups = g[0, 0].numel(), module.groups
+    weight, places, groups = torch.zeros_like(module.weight), g[0, 0].numel(), module.groups
     size = places * weight[0].numel() * groups + weight.numel()  # numbers for one sample: patches and a gradient
     rows = max(1, PATCH_NUMBERS // size)
     for a_part, g_part in zip(a.split(rows), g.split(rows), strict=True):
@@ -183,20 +174,18 @@ def _convolution(module: nn.Module, a: Tensor, g: Tensor, weight: Tensor | None,
         out = g_part.reshape(n, groups, -1, places)
         per_sample = out @ patches.reshape(n, groups, -1, places).mT
         weight += per_sample.square_().sum(0).reshape(weight.shape)
+    return weight, g.sum((2, 3)).square_().sum(0)
 
 
-def _batch_norm(module: nn.Module, a: Tensor, g: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+def _batch_norm(module: nn.Module, a: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     assert isinstance(module, nn.BatchNorm2d)
     mean, variance = module.running_mean, module.running_var
     if mean is None or variance is None:
         raise InputError("The 'net' of fisher must track batch-norm statistics. Got a layer that does not instead.")
-    shape = (1, -1, 1, 1)
-    if weight is not None:
-        normal = (a - mean.view(shape)) / (variance.view(shape) + module.eps).sqrt()
-        weight += (g * normal).sum((2, 3)).square_().sum(0)
-    if bias is not None:
-        bias += g.sum((2, 3)).square_().sum(0)
+    normal = (a - mean.view(1, -1, 1, 1)) / (variance.view(1, -1, 1, 1) + module.eps).sqrt()
+    weight, bias = (part.sum((2, 3)).square_().sum(0) for part in (g * normal, g))
+    return weight, bias
 
 
-# Sums over samples of squared gradients of one layer, from its inputs `a` and output gradients `g`, added to totals.
+# Sums over samples of squared gradients of a layer's weight and bias, from its inputs `a` and output gradients `g`.
 _SQUARES = {nn.Linear: _linear, nn.Conv2d: _convolution, nn.BatchNorm2d: _batch_norm}

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -41,6 +42,7 @@ from torch.nn import functional
 
 from vestige.core import rng
 from vestige.core.checks import refuse
+from vestige.nets.classifier import dense
 from vestige.nets.convolutional import KERNEL, STRIDE, SameConv, image_shape
 from vestige.nets.vae import gates
 
@@ -120,7 +122,7 @@ class ConditionalGenerator(nn.Module):
         h = beside(z, conditions, self.n_conditions)
         for i, (layer, norm) in enumerate(zip(self.hidden, self.norms, strict=True)):
             h = functional.leaky_relu(norm(layer(h)), SLOPE) * self.get_buffer(f"gates_{i}")[conditions]
-        out: Tensor = self.last(h)
+        out = self.last(h)
         return out.sigmoid() if self.bounded else out
 
 
@@ -147,14 +149,10 @@ class ConditionalCritic(nn.Module):
         with rng.guard(seed, "init"):
             self.shrink, width = nn.Sequential(), math.prod(shape)
             if filters is not None:
-                image, width = image_shape(shape, "a convolutional GAN"), filters[1] * math.prod(quarters(shape))
-                layers = [
-                    nn.Unflatten(1, image),
-                    SameConv(image[0], filters[0]),
-                    nn.LeakyReLU(SLOPE),
-                    SameConv(*filters),
-                ]
-                layers += [nn.BatchNorm2d(filters[1])] if norm else []
+                (fine, coarse), image = filters, image_shape(shape, "a convolutional GAN")
+                width = coarse * math.prod(quarters(shape))
+                layers = [nn.Unflatten(1, image), SameConv(image[0], fine), nn.LeakyReLU(SLOPE), SameConv(fine, coarse)]
+                layers += [nn.BatchNorm2d(coarse)] if norm else []
                 self.shrink = nn.Sequential(*layers, nn.LeakyReLU(SLOPE), nn.Flatten())
             layers = []
             for i, (a, b) in enumerate(pairwise([width + n_conditions, *hidden])):
@@ -185,9 +183,7 @@ def dense_class_generator(widths: Sequence[int], n_columns: int, output: str) ->
 
 def dense_discriminator(widths: Sequence[int], n_columns: int) -> nn.Sequential:
     """Flat samples to the logit of each being real."""
-    layers: list[nn.Module] = []
-    for a, b in pairwise([n_columns, *widths]):
-        layers += [nn.Linear(a, b), nn.LeakyReLU(SLOPE)]
+    layers = dense([n_columns, *widths], partial(nn.LeakyReLU, SLOPE))
     return nn.Sequential(*layers, nn.Linear(widths[-1], 1), nn.Flatten(0))
 
 

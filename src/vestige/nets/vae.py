@@ -22,18 +22,18 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from vestige.core import rng
+from vestige.nets.classifier import dense
 
 
 def gaussian_kl(
-    mean: Float[Tensor, "n f"],
-    log_var: Float[Tensor, "n f"],
-    prior_mean: Float[Tensor, "n f"],
-    prior_log_var: Float[Tensor, "n f"],
-) -> Float[Tensor, " n"]:
-    """KL(N(mean, var) || N(prior mean, prior var)) of each row, diagonal covariances."""
+    mean: Float[Tensor, "*shape"],
+    log_var: Float[Tensor, "*shape"],
+    prior_mean: Float[Tensor, "*shape"],
+    prior_log_var: Float[Tensor, "*shape"],
+) -> Float[Tensor, "*shape"]:
+    """KL(N(mean, var) || N(prior mean, prior var)) of each entry."""
     gap = log_var - prior_log_var
-    distance = (mean - prior_mean).square() * (-prior_log_var).exp()
-    return 0.5 * (gap.exp() + distance - 1 - gap).sum(1)
+    return 0.5 * (torch.expm1(gap) - gap + (mean - prior_mean).square() * (-prior_log_var).exp())
 
 
 def gaussian_nll(
@@ -50,7 +50,7 @@ class GaussianEncoder(nn.Module):
     def __init__(self, n_inputs: int, n_codes: int, hidden: Sequence[int]) -> None:
         super().__init__()
         self.n_codes = n_codes
-        self.encoder = dense([n_inputs, *hidden, 2 * n_codes])
+        self.encoder = nn.Sequential(*dense([n_inputs, *hidden, 2 * n_codes])[:-1])
 
     def encode(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n f"], Float[Tensor, "n f"]]:
         """Mean and log-variance of the code of each row."""
@@ -66,7 +66,7 @@ class VAENet(GaussianEncoder):
     ) -> None:
         with rng.guard(seed, "init"):
             super().__init__(n_inputs, n_codes, encoder)
-            self.decoder = dense([n_codes, *decoder, n_inputs])
+            self.decoder = nn.Sequential(*dense([n_codes, *decoder, n_inputs])[:-1])
 
     def decode(self, z: Float[Tensor, "n f"]) -> Float[Tensor, "n d"]:
         """The mean of x for each code."""
@@ -78,14 +78,6 @@ class VAENet(GaussianEncoder):
         """The decoded mean of a code drawn with standard normal `noise`, and that code's mean and log-variance."""
         mean, log_var = self.encode(x)
         return self.decode(mean + noise * torch.exp(0.5 * log_var)), mean, log_var
-
-
-def dense(widths: Sequence[int]) -> nn.Sequential:
-    """Dense layers with ReLU between them."""
-    layers: list[nn.Module] = []
-    for a, b in pairwise(widths):
-        layers += [nn.Linear(a, b), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
 
 
 def gates(n_conditions: int, width: int, keep: float, generator: torch.Generator) -> Float[Tensor, "k w"]:

@@ -11,7 +11,7 @@ from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.data.streams import split
 from vestige.metrics.uncertainty import Uncertainty, expected_calibration_error
-from vestige.nets.ensembles import member_seed
+from vestige.nets.bayesian import member_seed
 
 FIELDS = {
     "vcl": {"hidden": (8,), "test_samples": 6, "fit_steps": 3},

@@ -72,7 +72,7 @@ class DigitGenerator:
             noise = torch.randn(c.batch_size, c.codes, generator=generator)
             decoded, mean, log_var = self.net(x[rows], noise)
             prior = self.prior_mean[digits[rows]]
-            divergence = gaussian_kl(mean, log_var, prior, torch.zeros_like(prior))
+            divergence = gaussian_kl(mean, log_var, prior, torch.zeros_like(prior)).sum(1)
             return (gaussian_nll(x[rows], decoded, c.variance) + divergence).mean()  # the negative ELBO
 
         train(adam([*self.net.parameters(), self.prior_mean], loss, c.learning_rate, cosine=c.steps), c.steps)

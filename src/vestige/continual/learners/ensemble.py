@@ -20,7 +20,7 @@ from vestige.continual.learners.base import Info, Spec, TrainConfig
 from vestige.continual.learners.posterior import Posterior
 from vestige.core.checks import option, refuse
 from vestige.data.stream import TaskInfo
-from vestige.nets.ensembles import EnsembleMLP
+from vestige.nets.bayesian import EnsembleMLP
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Plain training with dropout that stays on at test time: Farquhar and Gal C.8.1, after Gal and Ghahramani (2015).
 
 Each batch goes through one mask a row; the loss is its cross-entropy and `l2` times the squared weights, which stands
-for the KL (see `nets.ensembles` for the factor that the theory gives). A prediction averages `test_samples` masks.
+for the KL (see `nets.bayesian` for the factor that the theory gives). A prediction averages `test_samples` masks.
 Nothing is kept from task to task: it forgets as vanilla does, and says how sure it is.
 
 The paper's setting is net="conv", dropout 0.25, l2 0.01, 25 epochs, with generated replay, which this learner has not.
@@ -21,7 +21,7 @@ from vestige.continual.learners.posterior import Posterior
 from vestige.core import rng
 from vestige.core.checks import option
 from vestige.data.stream import TaskInfo
-from vestige.nets.ensembles import MCDropoutNet
+from vestige.nets.bayesian import MCDropoutNet
 
 
 @dataclass(frozen=True)

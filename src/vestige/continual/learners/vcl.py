@@ -30,8 +30,8 @@ from vestige.continual.learners.posterior import Posterior
 from vestige.core import rng
 from vestige.core.checks import option
 from vestige.data.stream import Task, TaskInfo
-from vestige.nets import build_net
-from vestige.nets.bayesian import BAYES_NETS, BayesNet, weighted_layers
+from vestige.nets import Classifier, build_net
+from vestige.nets.bayesian import BayesNet
 from vestige.nets.training import adam, train
 
 
@@ -42,7 +42,7 @@ class VCLConfig(TrainConfig):
     The network is its own, and Adam fits it to the first task and to a coreset, so that there is no other choice.
     """
 
-    net: str = option("mlp", among=BAYES_NETS)
+    net: str = option("mlp", among=("mlp", "conv"))
     init: str = option("torch", among=("torch",))
     head: str = option("fixed", among=("fixed",))
     optimizer: str = option("adam", among=("adam",))
@@ -56,8 +56,8 @@ class VCLConfig(TrainConfig):
 
 def maximum_likelihood(
     spec: Spec, config: VCLConfig, outputs: Outputs, x: Tensor, y: Tensor, *, seed: int
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Weights and biases of a plain network of the same shape after `fit_steps` batches."""
+) -> Classifier:
+    """A plain network of the same shape after `fit_steps` batches."""
     net = build_net(config.net, spec.input_shape, spec.n_outputs, hidden=config.hidden, seed=seed)
 
     def loss(step: int) -> Tensor:
@@ -65,8 +65,7 @@ def maximum_likelihood(
         return outputs.loss(net(x[rows]), y[rows])
 
     train(adam(net.parameters(), loss, config.learning_rate), config.fit_steps)
-    layers = [layer.state_dict() for layer in weighted_layers(net)]
-    return [layer["weight"] for layer in layers], [layer["bias"] for layer in layers]
+    return net
 
 
 class VCL(Posterior):
@@ -80,9 +79,8 @@ class VCL(Posterior):
     def __init__(self, spec: Spec, config: VCLConfig | None = None, *, seed: int = 0) -> None:
         super().__init__(spec, config, seed=seed)
         c = self.config
-        self.net = BAYES_NETS[c.net](
-            spec.input_shape, c.hidden, spec.n_outputs, seed=seed, log_var=c.log_var, prior_std=c.prior_std
-        )
+        plain = build_net(c.net, spec.input_shape, spec.n_outputs, hidden=c.hidden, seed=seed)
+        self.net = BayesNet(plain, log_var=c.log_var, prior_std=c.prior_std)
 
     def begin_task(self, task: Task) -> None:
         """Take the task's outputs and its size; start the first one's means at a maximum-likelihood fit."""
@@ -95,7 +93,7 @@ class VCL(Posterior):
             found = maximum_likelihood(
                 self.spec, self.config, self.outputs_, task.x[rows], task.y[rows], seed=self.seed
             )
-            self.net.start_at(*found, rows=self.outputs_.index)
+            self.net.start_at(found, rows=self.outputs_.index)
         self.rows_ = max(task.info.n - kept_out, 1)
 
     def train_on(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
