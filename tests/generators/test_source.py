@@ -81,8 +81,6 @@ def test_without_replay_only_new_conditions_come():
     x, conditions = source.epoch(12, rng.fork(0, "test"))
     assert torch.bincount(conditions).tolist() == [0, 6, 6]
     assert len(x) == 12
-    drawn = Drawer()
-    assert drawn.asked == []
 
 
 def test_a_share_for_what_is_new():
@@ -110,6 +108,9 @@ def test_rows_beyond_pixels_are_refused_wherever_they_are():
     for real, old in ((x + 1, x), (x, x - 1)):
         with pytest.raises(InputError, match=r"'x' of Toy.fit must be in \[0, 1\]"):
             ReplaySource(real, y, [1], {1: old}).must_be_pixels("Toy.fit")
+    drawn = Drawer()
+    ReplaySource(x, y, [1], drawn).must_be_pixels("Toy.fit")  # what is drawn is not at hand
+    assert drawn.asked == []
 
 
 def test_the_same_generator_deals_the_same():
