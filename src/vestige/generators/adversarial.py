@@ -116,8 +116,6 @@ PAPER: dict[str, Any] = {
     "epochs": 15,
     "average": 0.0,
 }
-
-
 ADVICE = "A smaller 'learning_rate' and 'critic_learning_rate', or a 'gradient_clip', help."
 
 
