@@ -64,7 +64,7 @@ class PerClassGAN(Generator):
     learning_rate: float = option(2e-4, above=0)
     beta1: float = option(0.5, low=0, below=1)
     average: float = option(0.0, low=0, below=1)
-    output: str = option("sigmoid", among=("sigmoid", "linear"))
+    output: str = option("sigmoid", among=gan.OUTPUTS)
 
     generators_: dict[int, nn.Module] = learnt(factory=dict)
 

@@ -170,8 +170,7 @@ class MeanFieldLinear(MeanField):
         """As above, with its own derivative."""
         shape = (samples, x.shape[-2], len(self.weight))
         noise = torch.randn(shape, generator=generator, dtype=x.dtype)
-        mean = (self.weight, self.bias)
-        return _LocalDraw.apply(x, *mean, self.weight_log_var, self.bias_log_var, noise)  # type: ignore[no-untyped-call]
+        return _LocalDraw.apply(x, self.weight, self.bias, self.weight_log_var, self.bias_log_var, noise)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def drawn(self, x: Float[Tensor, "s n d"], generator: Generator) -> Float[Tensor, "s n k"]:
@@ -243,18 +242,19 @@ class BayesNet(nn.Module):
             h = layer(self.enter(index, h), samples, generator)
         return h
 
-    @torch.no_grad()
     def draw(
         self, x: Float[Tensor, "n *shape"], samples: int, generator: Generator
     ) -> Iterator[Float[Tensor, "s n k"]]:
         """Logits of `samples` draws, some at a time, without a gradient."""
         first, *rest = self.layers()
-        mean, std = first.moments(self.enter(0, x))
+        with torch.no_grad():
+            mean, std = first.moments(self.enter(0, x))
         for part in torch.arange(samples).split(max(self.rows_at_once // len(x), 1)):
-            noise = torch.randn(len(part), *mean.shape, generator=generator, dtype=mean.dtype)
-            h = noise.mul_(std).add_(mean)
-            for index, layer in enumerate(rest, 1):
-                h = layer.drawn(self.enter(index, h), generator)
+            with torch.no_grad():
+                noise = torch.randn(len(part), *mean.shape, generator=generator, dtype=mean.dtype)
+                h = noise.mul_(std).add_(mean)
+                for index, layer in enumerate(rest, 1):
+                    h = layer.drawn(self.enter(index, h), generator)
             yield h
 
     def layers(self) -> list[MeanField]:
@@ -310,8 +310,7 @@ class EnsembleMLP(nn.Module):
         self, input_shape: Sequence[int], hidden: Sequence[int], n_outputs: int, *, members: int, seed: int
     ) -> None:
         super().__init__()
-        seeds = [member_seed(seed, i) for i in range(members)]
-        plain = [MLP(input_shape, hidden, n_outputs, seed=each) for each in seeds]
+        plain = [MLP(input_shape, hidden, n_outputs, seed=member_seed(seed, i)) for i in range(members)]
         linear = [[m for m in net.modules() if isinstance(m, nn.Linear)] for net in plain]
         layers = [Stacked(of_all) for of_all in zip(*linear, strict=True)]
         self.body, self.head = nn.ModuleList(layers[:-1]), layers[-1]
@@ -346,14 +345,16 @@ class MCDropoutNet(nn.Module):
         """Logits under `samples` masks."""
         return self.thinned(self.body[: self.first](x), samples, generator)
 
-    @torch.no_grad()
     def draw(
         self, x: Float[Tensor, "n *shape"], samples: int, generator: Generator
     ) -> Iterator[Float[Tensor, "s n k"]]:
         """The same, some samples at a time, without a gradient."""
-        shared = self.body[: self.first](x)
+        with torch.no_grad():
+            shared = self.body[: self.first](x)
         for part in torch.arange(samples).split(max(self.numbers_at_once // shared.numel(), 1)):
-            yield self.thinned(shared, len(part), generator)
+            with torch.no_grad():
+                logits = self.thinned(shared, len(part), generator)
+            yield logits
 
     def thinned(self, shared: Float[Tensor, "n *f"], samples: int, generator: Generator) -> Float[Tensor, "s n k"]:
         """From the first ReLU on; samples and rows are one batch."""

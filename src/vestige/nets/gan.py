@@ -167,10 +167,7 @@ class ConditionalCritic(nn.Module):
 
 CODES = 100
 MOMENTUM = 0.2  # of the running moments, of which short training sees few
-
-
-def _last(output: str) -> nn.Module:
-    return nn.Sigmoid() if output == "sigmoid" else nn.Identity()
+OUTPUTS = {"sigmoid": nn.Sigmoid, "linear": nn.Identity}  # of a generator for one class
 
 
 def dense_class_generator(widths: Sequence[int], n_columns: int, output: str) -> nn.Sequential:
@@ -178,7 +175,7 @@ def dense_class_generator(widths: Sequence[int], n_columns: int, output: str) ->
     layers: list[nn.Module] = []
     for a, b in pairwise([CODES, *widths]):
         layers += [nn.Linear(a, b), nn.LeakyReLU(SLOPE), nn.BatchNorm1d(b, momentum=MOMENTUM)]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], n_columns), _last(output))
+    return nn.Sequential(*layers, nn.Linear(widths[-1], n_columns), OUTPUTS[output]())
 
 
 def dense_discriminator(widths: Sequence[int], n_columns: int) -> nn.Sequential:
@@ -224,7 +221,7 @@ def conv_class_generator(shape: Sequence[int], filters: Sequence[int], output: s
         nn.LeakyReLU(SLOPE),
         nn.BatchNorm2d(fine, momentum=MOMENTUM),
         UpConv(fine, channels, (height, width)),
-        _last(output),
+        OUTPUTS[output](),
         nn.Flatten(),
     )
 
