@@ -19,9 +19,7 @@ from vestige_papers.rwalk.runs import (
     RWalkSetting,
     filled,
     for_validation,
-    learner_of,
     score,
-    stream_of,
 )
 from vestige_papers.rwalk.search import chosen
 from vestige_papers.rwalk.table1 import CHOSEN_MNIST, PAPER_CIFAR, PAPER_MNIST
@@ -132,19 +130,16 @@ def test_validation_never_reads_a_test_row():
 
 
 def test_a_row_decides_over_which_outputs_training_goes():
-    smoke = EXPERIMENTS["rwalk-table1-mnist"].presets["smoke"]
-    for arm in EXPERIMENTS["rwalk-table1-mnist"].arms(smoke):
-        stream = stream_of(arm, 0)
+    experiment = EXPERIMENTS["rwalk-table1-mnist"]
+    for arm in experiment.arms(experiment.presets["smoke"]):
+        stream, learner = experiment.parts(arm, 0)
         assert stream.declared.train_logits == ("current" if arm.row in WITHOUT else "seen")
-        learner = learner_of(arm, stream, 0)
         assert learner.config.init == "truncated_normal"
         if arm.lam is not None:
             assert learner.config.lam == arm.lam
         if arm.row in WITH:
             assert (learner.config.memory.replay, learner.config.memory.per_class) == (arm.replay, 2)
-    icarl = learner_of(
-        RWalkSetting(row="iCaRL", data="digits", epochs=1), stream_of(RWalkSetting(row="iCaRL", data="digits"), 0), 0
-    )
+    _, icarl = experiment.parts(RWalkSetting(row="iCaRL", data="digits", epochs=1), 0)
     assert (icarl.config.memory.sampler, icarl.config.memory.replay) == ("herding", "mixed")
 
 

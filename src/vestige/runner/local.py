@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -45,7 +45,7 @@ def run(
     *,
     workers: int = 0,
     device: str | None = None,
-    on_progress: Callable[[Unit], OnProgress] | None = None,
+    on_progress: Callable[[Unit], OnProgress] = lambda unit: silent,
     say: Callable[[str], None] = silent,
 ) -> Iterator[Finished]:
     """Yield each unit's Record as it comes: finished ones first, then the others as they finish.
@@ -57,13 +57,12 @@ def run(
     workers = checks.whole(workers, "workers", "runner.run", low=0)
     done, left = divided(units, device)
     yield from done
-    listen = on_progress or (lambda unit: silent)
     if workers == 0:
         for unit in left:
-            yield Finished(unit, run_unit(unit, listen(unit)), True)
+            yield Finished(unit, run_unit(unit, on_progress(unit)), True)
     elif left:
         peak = max((peak_of(finished.record) for finished in done), default=0)
-        for unit in Pool(workers, listen, say, peak).run(left):
+        for unit in Pool(workers, on_progress, say, peak).run(left):
             yield Finished(unit, Record.load(unit.path), True)
 
 
@@ -103,7 +102,7 @@ class Worker:
     process: BaseProcess
     pipe: Connection
     unit: Unit | None = None
-    on_progress: OnProgress | None = None
+    on_progress: OnProgress = silent
 
 
 def begun() -> Worker:
@@ -132,7 +131,7 @@ class Pool:
     start: Callable[[], Worker] = begun
     free: Callable[[], int | None] = free_bytes
     workers: list[Worker] = field(default_factory=list)
-    deaths: dict[Path, int] = field(default_factory=dict)
+    deaths: Counter[Path] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
     fewest: int = sys.maxsize  # workers at once, of what was said about memory
 
@@ -184,30 +183,27 @@ class Pool:
 
     def _receive(self, worker: Worker, left: deque[Unit]) -> Unit | None:
         """One message of a worker; the unit, if it is finished."""
-        assert worker.unit is not None, "only workers with a unit are listened to"
+        unit = worker.unit
+        assert unit is not None, "only workers with a unit are listened to"
         try:
             kind, *said = worker.pipe.recv()
         except (EOFError, OSError):
-            self._bury(worker, left)
+            self._bury(worker, unit, left)
             return None
-        if kind == "told" and worker.on_progress is not None:
-            worker.on_progress(*said)
-        elif kind == "raised":
+        if kind == "raised":
             raise said[0]
-        elif kind == "done":
-            self.peak = max(self.peak, said[0])
-            unit, worker.unit = worker.unit, None
-            return unit
-        return None
+        if kind == "told":
+            worker.on_progress(*said)
+            return None
+        self.peak, worker.unit = max(self.peak, said[0]), None
+        return unit
 
-    def _bury(self, worker: Worker, left: deque[Unit]) -> None:
+    def _bury(self, worker: Worker, unit: Unit, left: deque[Unit]) -> None:
         """A worker is dead: its unit goes back to the end of the line, unless it has done this before."""
-        unit = worker.unit
-        assert unit is not None, "an idle worker is not listened to"
         worker.process.join()
         self.workers.remove(worker)
         self.most = max(1, self.most - 1)
-        self.deaths[unit.path] = self.deaths.get(unit.path, 0) + 1
+        self.deaths[unit.path] += 1
         how = _ending(worker.process.exitcode)
         if self.deaths[unit.path] < TRIES:
             self.say(f"The process of {unit} {how}; it is tried once more, with {self.most} at once.")

@@ -129,19 +129,6 @@ def stream_of(setting: RWalkSetting, seed: int) -> data.Stream:
     )
 
 
-def learner_of(setting: RWalkSetting, stream: data.Stream, seed: int) -> methods.Learner:
-    """The row's method with those fields of the setting that it has; iCaRL and GEM keep their own ways to remember."""
-    name = METHODS[setting.row]
-    own = set(methods.METHODS[name].default_config().__dataclass_fields__)
-    own -= {"lam"} if setting.lam is None else set()
-    given: dict[str, Any] = {f.name: getattr(setting, f.name) for f in fields(setting) if f.name in own}
-    if name.endswith("_s") or name in OWN_MEMORY:
-        given["memory"] = {"per_class": setting.memory_per_class, "total": setting.memory_total}
-    if name.endswith("_s"):
-        given["memory"] |= {"sampler": setting.sampler, "replay": setting.replay}
-    return methods.build(name, stream, seed=seed, learning_rate=setting.lr, **given)
-
-
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records of each row, by seed."""
     return grouped(records, lambda r: str(r.config["row"]))
@@ -194,9 +181,19 @@ class Incremental(OnHeldOutRows, Trained[RWalkSetting]):
     presets: ClassVar[Mapping[str, RWalkSetting]]
 
     def parts(self, config: RWalkSetting, seed: int) -> tuple[data.Stream, methods.Learner]:
-        """The row's method on its tasks."""
-        stream = stream_of(config, seed)
-        return stream, learner_of(config, stream, seed)
+        """The row's method on its tasks, with those fields of the setting that it has.
+
+        iCaRL and GEM keep their own ways to remember.
+        """
+        stream, name = stream_of(config, seed), METHODS[config.row]
+        own = set(methods.METHODS[name].default_config().__dataclass_fields__)
+        own -= {"lam"} if config.lam is None else set()
+        given: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(config) if f.name in own}
+        if name.endswith("_s") or name in OWN_MEMORY:
+            given["memory"] = {"per_class": config.memory_per_class, "total": config.memory_total}
+        if name.endswith("_s"):
+            given["memory"] |= {"sampler": config.sampler, "replay": config.replay}
+        return stream, methods.build(name, stream, seed=seed, learning_rate=config.lr, **given)
 
     def versions(self, config: RWalkSetting) -> dict[str, int]:
         """That of the row's method too."""

@@ -17,7 +17,7 @@ from vestige.continual.record import Record
 from vestige.core import InputError
 from vestige.runner.experiment import LEVEL, Gap, Line, line
 from vestige.runner.registry import EXPERIMENTS
-from vestige.runner.report.matrices import MOST_MATRICES, SYMBOLS, averages, better, declared, summed, task_names
+from vestige.runner.report.matrices import MOST_MATRICES, SYMBOLS, averages, better, having, summed, task_names
 from vestige.runner.report.reading import Arm, arms
 from vestige.runner.report.sections import origin
 from vestige.show import Heading, Heat, Page, Part, Table
@@ -108,8 +108,13 @@ def _measured(first: Sequence[Record], second: Sequence[Record]) -> tuple[Measur
     several = len(arms(first)) > 1 or len(arms(second)) > 1
     if several and len(names) == 1 and (name := str(next(iter(names)))) in EXPERIMENTS:
         return _by_lines(name, first), _by_lines(name, second)
-    pairs = matched(first, second)
-    return _by_arm({label: arm for label, arm, _ in pairs}), _by_arm({label: arm for label, _, arm in pairs})
+    found: tuple[Measured, Measured] = ({}, {})
+    for label, *both in matched(first, second):
+        for out, arm in zip(found, both, strict=True):
+            for record in arm.records:
+                for quantity, value in quantities(record).items():
+                    out.setdefault((label, quantity), {})[record.seed] = value
+    return found
 
 
 def _by_lines(name: str, records: Sequence[Record]) -> Measured:
@@ -118,15 +123,6 @@ def _by_lines(name: str, records: Sequence[Record]) -> Measured:
     for seed in sorted({record.seed for record in records}):
         for found in EXPERIMENTS[name].lines([record for record in records if record.seed == seed]):
             out.setdefault((found.label, found.quantity), {})[seed] = found.ours
-    return out
-
-
-def _by_arm(sides: Mapping[str, Arm]) -> Measured:
-    out: Measured = {}
-    for label, arm in sides.items():
-        for record in arm.records:
-            for quantity, value in quantities(record).items():
-                out.setdefault((label, quantity), {})[record.seed] = value
     return out
 
 
@@ -142,12 +138,10 @@ def compare(first: Sequence[Record], second: Sequence[Record], names: tuple[str,
     page = Page(f"{names[0]} beside {names[1]}", conclusion(found, names))
     page.section("Differences", table(found, names))
     both = side_by_side(first, second)
-    for heading, parts in (
-        ("As tasks go by", curves(both, names)),
-        ("Every task after every task", heats(both, names)),
-    ):
-        if parts:
-            page.section(heading, *parts)
+    if drawn := curves(both, names):
+        page.section("As tasks go by", *drawn)
+    if coloured := heats(both, names):
+        page.section("Every task after every task", *coloured)
     ran = [(Heading(name), *origin(arms(side))) for name, side in zip(names, (first, second), strict=True)]
     return page.section("How to get the same numbers", *ran[0], *ran[1])
 
@@ -186,10 +180,10 @@ def table(found: Sequence[Difference], names: tuple[str, str]) -> Table:
 def side_by_side(first: Sequence[Record], second: Sequence[Record]) -> list[tuple[str, Arm, Arm]]:
     """Arms whose declared matrices can be set side by side."""
     pairs = []
-    for label, one, two in matched(first, second):
-        has = declared([one]), declared([two])
-        if has[0] and has[1] and _same(has[0][0].first, has[1][0].first):
-            pairs.append((label, has[0][0], has[1][0]))
+    for label, *both in matched(first, second):
+        one, two = (having(arm, arm.first.head) for arm in both)
+        if one and two and _same(one.first, two.first):
+            pairs.append((label, one, two))
     return pairs
 
 
