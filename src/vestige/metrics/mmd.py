@@ -47,6 +47,11 @@ from vestige.core import Estimate, NotEstimable, checks, rng
 from vestige.core.checks import ArrayLike, option
 from vestige.metrics.base import BLOCK, Accumulator, Sums, jackknife, measured, merged, sizes, two_sets, uniform
 
+# Rows and weights of the two sides.
+X: TypeAlias = Float[Tensor, "n d"]
+Y: TypeAlias = Float[Tensor, "m d"]
+W: TypeAlias = Float[Tensor, " n"]
+V: TypeAlias = Float[Tensor, " m"]
 # Rows of each side on which the variance of the quadratic part is estimated.
 SECOND_ORDER_ROWS = 1000
 # Pooled rows from which the median distance is taken.
@@ -69,11 +74,11 @@ class Polynomial:
     gamma: float | None = None
     offset: float = 1.0
 
-    def __call__(self, x: Float[Tensor, "n d"], y: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
+    def __call__(self, x: X, y: Y) -> Float[Tensor, "n m"]:
         """The matrix k(x_i, y_j)."""
         return (x @ y.mT).mul_(self.gamma or 1 / x.shape[1]).add_(self.offset).pow_(self.degree)
 
-    def diagonal(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    def diagonal(self, x: X) -> W:
         """k(x_i, x_i)."""
         return (x.square().sum(1) * (self.gamma or 1 / x.shape[1]) + self.offset) ** self.degree
 
@@ -84,13 +89,13 @@ class RBF:
 
     bandwidth: float
 
-    def __call__(self, x: Float[Tensor, "n d"], y: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
+    def __call__(self, x: X, y: Y) -> Float[Tensor, "n m"]:
         """The matrix k(x_i, y_j)."""
         x, y = x / self.bandwidth, y / self.bandwidth
         log_k = (x @ y.mT).sub_(x.square().sum(1)[:, None] / 2).sub_(y.square().sum(1) / 2)
         return log_k.clamp_max_(0).exp_()  # above zero is rounding: a squared distance is not negative
 
-    def diagonal(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    def diagonal(self, x: X) -> W:
         """All ones."""
         return x.new_ones(len(x))
 
@@ -100,7 +105,7 @@ Kernel: TypeAlias = Polynomial | RBF
 CUBIC = Polynomial(degree=3, offset=1.0)
 
 
-def _means_within(x: Float[Tensor, "n d"], w: Float[Tensor, " n"], kernel: Kernel) -> Float[Tensor, " n"]:
+def _means_within(x: X, w: W, kernel: Kernel) -> W:
     """sum_{j != i} w_j k(x_i, x_j) for each i; each block above the diagonal serves both of its sides."""
     sums = torch.zeros_like(w)
     for i in range(0, len(x), BLOCK):
@@ -113,9 +118,7 @@ def _means_within(x: Float[Tensor, "n d"], w: Float[Tensor, " n"], kernel: Kerne
     return sums
 
 
-def _means_across(
-    x: Float[Tensor, "n d"], y: Float[Tensor, "m d"], w: Float[Tensor, " n"], v: Float[Tensor, " m"], kernel: Kernel
-) -> tuple[Float[Tensor, " n"], Float[Tensor, " m"]]:
+def _means_across(x: X, y: Y, w: W, v: V, kernel: Kernel) -> tuple[W, V]:
     """sum_j v_j k(x_i, y_j) for each i, and sum_i w_i k(x_i, y_j) for each j."""
     of_x, of_y = torch.zeros_like(w), torch.zeros_like(v)
     for i in range(0, len(x), BLOCK):
@@ -126,9 +129,7 @@ def _means_across(
     return of_x, of_y
 
 
-def quadratic_variance(
-    x: Float[Tensor, "n d"], y: Float[Tensor, "m d"], w: Float[Tensor, " n"], v: Float[Tensor, " m"], kernel: Kernel
-) -> float:
+def quadratic_variance(x: X, y: Y, w: W, v: V, kernel: Kernel) -> float:
     """V2: 2 sum w^2 w'^2 k~(x, x')^2 + the same for y + 4 sum w^2 v^2 k~(x, y)^2 with the doubly centred kernel k~."""
     step_x, step_y = -(-len(x) // SECOND_ORDER_ROWS), -(-len(y) // SECOND_ORDER_ROWS)
     # Every step-th row; a sum over pairs of them stands for step^2 times as many.
@@ -158,9 +159,7 @@ def std_error(influences: float, quadratic: float) -> float:
     return float(max(influences - quadratic, quadratic) ** 0.5)
 
 
-def mmd_squared(
-    x: Float[Tensor, "n d"], y: Float[Tensor, "m d"], w: Float[Tensor, " n"], v: Float[Tensor, " m"], kernel: Kernel
-) -> tuple[float, float]:
+def mmd_squared(x: X, y: Y, w: W, v: V, kernel: Kernel) -> tuple[float, float]:
     """The whole U-statistic and its standard error, block by block; weights sum to one."""
     within_x, within_y = _means_within(x, w, kernel), _means_within(y, v, kernel)
     across_x, across_y = _means_across(x, y, w, v, kernel)
@@ -229,9 +228,7 @@ class Embedding(Accumulator[Sums]):
     summaries_: list[Sums | None]
 
     @abstractmethod
-    def _embedded(
-        self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]
-    ) -> tuple[Float[Tensor, " f"], Float[Tensor, " n"]]:
+    def _embedded(self, x: X, weights: W) -> tuple[Float[Tensor, " f"], W]:
         """sum w phi(x), and phi(x).phi(x) of each row."""
 
     def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"]) -> Sums:
@@ -330,9 +327,7 @@ def cubic_product(phi: Float[Tensor, " f"], x: Float[Tensor, "n d"]) -> Float[Te
     return result
 
 
-def _by_moments(
-    x: Float[Tensor, "n d"], y: Float[Tensor, "m d"], w: Float[Tensor, " n"], v: Float[Tensor, " m"], weighted: bool
-) -> tuple[float, float]:
+def _by_moments(x: X, y: Y, w: W, v: V, weighted: bool) -> tuple[float, float]:
     """The U-statistic and its standard error from third moments, without any pair of rows for the value."""
     phi_p, phi_q = cubic_sum(x, w), cubic_sum(y, v)
     value, influences = -2 * float(phi_p @ phi_q), 0.0
