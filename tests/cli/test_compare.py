@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from vestige.cli import main
-from vestige.cli.compare import read_weights
+from vestige.cli.pairs import read_weights
 
 FAST = ["--estimator", "ulsif", "--pair-rows", "200"]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from vestige.cli import output
 from vestige.core.plain import plain
+from vestige.show.tables import cell, decimals
 
 
 class Terminal(io.StringIO):
@@ -56,14 +57,14 @@ def test_plain_is_always_json(value):
     [([0.98, 0.1], 4), ([1.0], 4), ([98.2], 2), ([100.0, 3.0], 2), ([12345.6], 0), ([0.0004], 7), ([], 4), ([0.0], 4)],
 )
 def test_decimals_fit_the_largest_number(values, places):
-    assert output.decimals([*values, None, math.nan]) == places
+    assert decimals([*values, None, math.nan]) == places
 
 
 @pytest.mark.parametrize(
     ("value", "shown"), [(0.12345, "0.1235"), (-0.00001, "0.0000"), (None, "-"), (math.nan, "-"), (3, "3"), ("a", "a")]
 )
 def test_cells(value, shown):
-    assert output.cell(value) == shown
+    assert cell(value) == shown
 
 
 def test_a_table_in_a_pipe_is_neither_folded_nor_coloured(capsys):

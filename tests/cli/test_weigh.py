@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vestige.cli import main
-from vestige.cli.weigh import write
+from vestige.cli.pairs import write
 from vestige.ratios.weights import diagnose
 from vestige.vestiges import Weighing
 

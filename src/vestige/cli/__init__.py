@@ -1,22 +1,21 @@
 """The shell: `vestige VERB ...`, a verb for each thing somebody wants done.
 
-A verb is one file in this package and one line in `VERBS`: a dataclass whose docstring is its help, whose fields are
+A verb is one class in this package and one line in `VERBS`: a dataclass whose docstring is its help, whose fields are
 its options (the docstring under a field is the option's help), and whose `run(self) -> None` does the work.
 
     @dataclass(frozen=True)
-    class WeighVerb:
+    class WeighVerb(output.Verb):
         \"\"\"Weights that turn samples of a model into samples of the data.\"\"\"
 
         real: Positional[Path]
         \"\"\"The real samples.\"\"\"
-        json: bool = False
-        \"\"\"Print JSON instead of tables.\"\"\"
 
         def run(self) -> None:
             from vestige import weights  # torch and what needs it: here, never at the top of the file
             ...
 
-`run` prints through `output` alone and refuses by raising: an InputError is misuse, any other error a failure.
+`run` ends with `self.answer(...)`, prints through `output` alone and refuses by raising: an InputError is misuse, any
+other error a failure.
 
 Exit codes: 0 done; 1 failed; 2 misuse (an unknown verb, option or name, a file that cannot be used); 3 an alarm of a
 monitor fires; 130 interrupted.
@@ -38,16 +37,14 @@ from typing import Any
 
 from vestige.cli import output
 from vestige.cli.audit import AuditVerb
-from vestige.cli.compare import CompareVerb
-from vestige.cli.data import DataVerb
 from vestige.cli.demo.verb import DemoVerb
-from vestige.cli.listing import ListVerb
+from vestige.cli.listing import DataVerb, ListVerb
 from vestige.cli.matrix import MatrixVerb
 from vestige.cli.monitor import MonitorVerb
+from vestige.cli.pairs import CompareVerb, WeighVerb
 from vestige.cli.policy import PolicyVerb
 from vestige.cli.report import ReportVerb
 from vestige.cli.run import RunVerb
-from vestige.cli.weigh import WeighVerb
 from vestige.core import InputError, VestigeError, VestigeWarning, __version__
 
 OK, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
@@ -160,5 +157,4 @@ def _sentence(error: BaseException) -> str:
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
 ) -> None:
-    text = str(message) if issubclass(category, VestigeWarning) else f"{filename}:{lineno}: {message}"
-    output.warn(text)
+    output.warn(str(message) if issubclass(category, VestigeWarning) else f"{filename}:{lineno}: {message}")

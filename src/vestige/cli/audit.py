@@ -23,7 +23,7 @@ class DesiderataFail(VestigeError):
 
 
 @dataclass(frozen=True)
-class AuditVerb:
+class AuditVerb(output.Verb):
     """Was an evaluation of continual learning honest? Eleven questions, each answered with evidence.
 
     WHAT is one of three. Records (.json, .jsonl or a folder). A description of somebody's evaluation (.toml): a table
@@ -47,8 +47,6 @@ class AuditVerb:
     """End with exit code 1 if one of the five desiderata fails: for the tests of a research repository."""
     paragraph: bool = False
     """Print a paragraph for a paper's appendix instead of the table."""
-    json: bool = False
-    """Print JSON instead of tables."""
 
     def run(self) -> None:
         """Read or train, answer, print."""
@@ -57,18 +55,13 @@ class AuditVerb:
             if self.preset is not None or self.seed is not None or self.arm:
                 raise InputError(f"--preset, --seed and --arm are for experiments. Got the file {path} instead.")
             found = read(path)
-            if self.json and len(found) == 1:
-                output.document(_document(next(iter(found.values()))))
-            elif self.json:
-                output.document({name: _document(answers) for name, answers in found.items()})
         else:
             found = self._trained()
-            if self.json:
-                output.document({name: _document(answers) for name, answers in found.items()})
-        if self.paragraph and not self.json:
-            output.say("\n\n".join(answers.paragraph() for answers in found.values()))
-        elif not self.json:
-            _show(self.what, found)
+        documents = {name: plain(a) | {"failed": a.failed, "unknown": a.unknown} for name, a in found.items()}
+        alone = path.exists() and len(found) == 1  # a file of one audit is that audit
+        words = "\n\n".join(answers.paragraph() for answers in found.values())
+        shown = [words] if self.paragraph else tables(self.what, found)
+        self.answer(next(iter(documents.values())) if alone else documents, *shown)
         failed = {name: answers.failed for name, answers in found.items() if answers.failed}
         if self.strict and failed:
             told = "; ".join(f"{name}: {', '.join(which)}" for name, which in failed.items())
@@ -91,17 +84,11 @@ class AuditVerb:
         found = {}
         for label, arm in chosen.items():
             stream, learner = trained.parts(arm, seed)
+            epochs = 1 if stream.declared.ordered else arm.epochs
+            how: dict[str, Any] = {"seed": seed, "epochs": epochs, "batch_size": arm.batch_size}
             with output.shares(label) as reach:
-                found[label] = audit(
-                    stream,
-                    learner,
-                    seed=seed,
-                    epochs=1 if stream.declared.ordered else arm.epochs,
-                    batch_size=arm.batch_size,
-                    on_progress=lambda p: reach(p.done / p.total, None),
-                )
-        cut = experiment.cut.get(preset, "")
-        if cut:
+                found[label] = audit(stream, learner, on_progress=lambda p: reach(p.done / p.total, None), **how)
+        if cut := experiment.cut.get(preset, ""):
             output.note(f"Against the published setting, '{preset}' leaves out: {cut}.")
         return found
 
@@ -126,20 +113,15 @@ def read(path: Path) -> dict[str, Answers]:
     return {str(path) if len(records) == 1 else record.id: from_record(record) for record in records}
 
 
-def _document(answers: Answers) -> dict[str, Any]:
-    return plain(answers) | {"failed": answers.failed, "unknown": answers.unknown}
-
-
-def _show(title: str, found: dict[str, Answers]) -> None:
+def tables(title: str, found: dict[str, Answers]) -> list[output.Table]:
     """One audit with its evidence; several as a table of verdicts, and the evidence for what fails of the five."""
     from vestige.continual.audit import QUESTIONS
 
     if len(found) == 1:
         (only,) = found.values()
-        output.table(output.Table(only.subject, ("", "question", "verdict", "evidence"), only.rows()))
-        return
+        return [output.Table(only.subject, ("", "question", "verdict", "evidence"), only.rows())]
     rows = [(name, *(MARKS[answers[q].verdict] for q in QUESTIONS)) for name, answers in found.items()]
-    output.table(output.Table(title, ("", *QUESTIONS), rows, "A dash is what was not measured."))
+    verdicts = output.Table(title, ("", *QUESTIONS), rows, "A dash is what was not measured.")
     flaws = [(name, q, answers[q].evidence) for name, answers in found.items() for q in answers.failed]
-    if flaws:
-        output.table(output.Table("What fails of the five desiderata", ("", "question", "evidence"), flaws))
+    evidence = output.Table("What fails of the five desiderata", ("", "question", "evidence"), flaws)
+    return [verdicts, evidence] if flaws else [verdicts]

@@ -6,13 +6,13 @@ and the last number that came out.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vestige.cli import output
@@ -78,87 +78,65 @@ def last_number(record: Record) -> str:
 
 
 class Board:
-    """One of the three ways to show a run; this one shows nothing."""
+    """One of the three ways to show a run: each says in its `show` what becomes of an event."""
 
     def __init__(self, title: str, total: int) -> None:
         self.title, self.pace = title, Pace(total)
 
     def begin(self, unit: Unit) -> Callable[[float, str], None]:
         """A unit begins; returns what hears how far it is."""
+        self.show("begun", unit)
+        return partial(self._told, unit)
 
-        def heard(share: float, words: str) -> None:
-            self.pace.told(unit, share)
-            self.told(unit, share, words)
-
-        self.begun(unit)
-        return heard
+    def _told(self, unit: Unit, share: float, words: str) -> None:
+        self.pace.told(unit, share)
+        self.show("told", unit, share=share, words=words)
 
     def done(self, finished: Finished) -> None:
-        """A unit's Record is there."""
+        """A unit's Record is there; `fresh` if it was run now."""
         self.pace.done(finished)
-        self.shown(finished)
-
-    def begun(self, unit: Unit) -> None:
-        """Shown when a unit begins."""
-
-    def told(self, unit: Unit, share: float, words: str) -> None:
-        """Shown when a unit says how far it is."""
-
-    def shown(self, finished: Finished) -> None:
-        """Shown when a unit is finished."""
+        record = finished.record
+        self.show("finished", finished.unit, fresh=finished.fresh, record=record.id, number=last_number(record))
 
     def say(self, text: str) -> None:
         """Something that a person should know."""
         output.note(text)
 
+    def show(self, event: str, unit: Unit, **said: Any) -> None:  # noqa: ANN401 - what an event has to say
+        """Show that a unit has "begun", has "told" how far it is, or is "finished"."""
+        raise NotImplementedError
+
 
 class LogLines(Board):
-    """A line a unit, and one every `EVERY` seconds while none finishes."""
+    """A line for a unit that was run now, and one every `EVERY` seconds while none finishes."""
 
-    def __init__(self, title: str, total: int) -> None:
-        super().__init__(title, total)
-        self.last = self.pace.clock()
+    last = -math.inf
 
-    def told(self, unit: Unit, share: float, words: str) -> None:
-        """Now and then."""
-        if self.pace.clock() - self.last >= EVERY:
-            self._line(f"{unit}: {share:.0%}, {words}")
-
-    def shown(self, finished: Finished) -> None:
-        """Those that were run now; the others are counted."""
-        if finished.fresh:
-            self._line(f"{finished.unit} finished, {last_number(finished.record)}".rstrip(", "))
-
-    def _line(self, text: str) -> None:
-        self.last = self.pace.clock()
-        output.note(f"[{self.pace.finished}/{self.pace.total}, {clock_words(self.pace.left())} left] {text}")
+    def show(self, event: str, unit: Unit, **said: Any) -> None:  # noqa: ANN401 - as above
+        """Those that were there before are only counted."""
+        pace, text = self.pace, ""
+        if event == "told" and pace.clock() - max(self.last, pace.start) >= EVERY:
+            text = f"{unit}: {said['share']:.0%}, {said['words']}"
+        elif event == "finished" and said["fresh"]:
+            text = f"{unit} finished, {said['number']}".rstrip(", ")
+        if text:
+            self.last = pace.clock()
+            output.note(f"[{pace.finished}/{pace.total}, {clock_words(pace.left())} left] {text}")
 
 
 class JsonLines(Board):
     """An object a line, for programs: event, unit, seed, share, done, total, left (seconds)."""
 
-    def begun(self, unit: Unit) -> None:
-        """Event "begun"."""
-        self._line("begun", unit)
-
-    def told(self, unit: Unit, share: float, words: str) -> None:
-        """Event "told"."""
-        self._line("told", unit, share=share, words=words)
-
-    def shown(self, finished: Finished) -> None:
-        """Event "finished", with the Record's id and the last number; `fresh` if it was run now."""
-        said = {"fresh": finished.fresh, "record": finished.record.id, "number": last_number(finished.record)}
-        self._line("finished", finished.unit, **said)
-
-    def say(self, text: str) -> None:
-        """Event "note"."""
-        self._line("note", None, words=text)
-
-    def _line(self, event: str, unit: Unit | None, **said: Any) -> None:  # noqa: ANN401 - JSON
+    def show(self, event: str, unit: Unit | None, **said: Any) -> None:  # noqa: ANN401 - JSON
+        """The event and all that it says."""
         who = {} if unit is None else {"unit": str(unit), "experiment": unit.experiment, "seed": unit.seed}
         state = {"done": self.pace.finished, "total": self.pace.total, "left": self.pace.left()}
         sys.stderr.write(json.dumps(plain({"event": event, **who, **said, **state}), allow_nan=False) + "\n")
         sys.stderr.flush()
+
+    def say(self, text: str) -> None:
+        """Event "note"."""
+        self.show("note", None, words=text)
 
 
 class LiveTable(Board):
@@ -172,41 +150,28 @@ class LiveTable(Board):
         self.number = ""
         self._all()
 
-    def begun(self, unit: Unit) -> None:
-        """A bar of its own; one that is tried again begins anew."""
-        self._remove(unit)
-        name = f"  seed {unit.seed}  {output.printable(unit.label)}"  # the experiment stands above
-        self.rows[unit.path] = self.bars.add_task(name.rstrip(), total=1.0, right="")
-
-    def told(self, unit: Unit, share: float, words: str) -> None:
-        """Its bar moves, and the one for all with it."""
-        self.bars.update(self.rows[unit.path], completed=share, right=output.printable(words))
-        self._all()
-
-    def shown(self, finished: Finished) -> None:
-        """Its bar goes, its number stays until the next."""
-        self._remove(finished.unit)
-        self.number = last_number(finished.record)
+    def show(self, event: str, unit: Unit, **said: Any) -> None:  # noqa: ANN401 - as above
+        """A bar comes, moves and goes, and the one for all with it; a unit that is tried again begins anew."""
+        if event == "told":
+            self.bars.update(self.rows[unit.path], completed=said["share"], right=output.printable(said["words"]))
+        elif unit.path in self.rows:
+            self.bars.remove_task(self.rows.pop(unit.path))
+        if event == "begun":
+            name = f"  seed {unit.seed}  {output.printable(unit.label)}"  # the experiment stands above
+            self.rows[unit.path] = self.bars.add_task(name.rstrip(), total=1.0, right="")
+        self.number = said.get("number", self.number)  # it stays until the next
         self._all()
 
     def say(self, text: str) -> None:
         """Above the bars."""
         self.bars.console.print(output.printable(text), style="dim")
 
-    def _remove(self, unit: Unit) -> None:
-        with contextlib.suppress(KeyError):
-            self.bars.remove_task(self.rows.pop(unit.path))
-
     def _all(self) -> None:
         pace = self.pace
         count, left = f"{pace.finished}/{pace.total}", clock_words(pace.left())
-        right = (
-            [count, left, self.number]
-            if self.narrow
-            else [count, f"{left} left", self.number and f"last: {self.number}"]
-        )
-        done = pace.finished + sum(pace.shares.values())
-        self.bars.update(self.all, completed=done, right=("  " if self.narrow else ", ").join(filter(None, right)))
+        wide = [count, f"{left} left", self.number and f"last: {self.number}"]
+        right = "  ".join(filter(None, [count, left, self.number])) if self.narrow else ", ".join(filter(None, wide))
+        self.bars.update(self.all, completed=pace.finished + sum(pace.shares.values()), right=right)
 
 
 @contextmanager

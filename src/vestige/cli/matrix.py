@@ -28,7 +28,7 @@ SHOWN_TASKS = 12
 
 
 @dataclass(frozen=True)
-class MatrixVerb:
+class MatrixVerb(output.Verb):
     """Forgetting, intransigence and transfer of anybody's accuracy or loss matrix.
 
     The file is delimited text, .npy or nested JSON lists of R[trained up to, tested on]: row k was measured after
@@ -48,8 +48,6 @@ class MatrixVerb:
     """Which of the first line (header) and the first column (index) of the matrix are labels."""
     transpose: bool = False
     """The matrix in the file is R[tested on, trained up to]."""
-    json: bool = False
-    """Print JSON instead of tables."""
 
     def run(self) -> None:
         """Read, compute, print."""
@@ -71,16 +69,11 @@ class MatrixVerb:
                 "Nothing below the diagonal was measured: is this R[tested on, trained up to]? Try --transpose."
             )
         names = names or [str(j) for j in range(1, len(R[0]) + 1)]
-        if self.json:
-            read = {"file": str(self.file), "header": found.header is not None, "index": found.index is not None}
-            output.document({"read": read, "tasks": names, **as_document(result)})
-            return
-        for table in tables(result, names, title=str(self.file)):
-            output.table(table)
-        if reference is None:
-            output.note("Intransigence needs --reference.")
-        if baseline is None:
-            output.note("Forward transfer needs --baseline.")
+        read = {"file": self.file, "header": found.header is not None, "index": found.index is not None}
+        told = {"read": read, "tasks": names, **as_document(result)}
+        needs = {"Intransigence needs --reference.": reference, "Forward transfer needs --baseline.": baseline}
+        missing = [text for text, given in needs.items() if given is None]
+        self.answer(told, *tables(result, names, title=str(self.file)), *map(output.Note, missing))
 
 
 def _looks_transposed(R: Sequence[Sequence[float]]) -> bool:
@@ -94,32 +87,25 @@ def as_document(result: MatrixSummary) -> dict[str, Any]:
         {"k": k, **{name: values[k - 1] if values else None for name, values in _series(result).items()}}
         for k in range(1, result.trained + 1)
     ]
-    return {
-        "better": result.better,
-        "trained": result.trained,
-        "matrix": result.matrix,
-        "at": at,
-        "last": result.last(),
-        "per_task": [dict(zip(("task", *_PER_TASK), row, strict=True)) for row in _by_task(result)],
-    }
+    whole = {"better": result.better, "trained": result.trained, "matrix": result.matrix}
+    return whole | {"at": at, "last": result.last(), "per_task": by_task(result)}
 
 
 def tables(result: MatrixSummary, names: Sequence[str], title: str) -> list[output.Table]:
     """The matrix (unless it is large), the quantities after each task, and by task after the last."""
-    rows, tasks = result.matrix.shape
     direction = "larger is better" if result.better == "up" else "smaller is better"
     drawn = []
-    if tasks <= SHOWN_TASKS:
-        cells = [(i, *map(float, row)) for i, row in enumerate(result.matrix[:rows].tolist(), 1)]
+    if result.matrix.shape[1] <= SHOWN_TASKS:
+        cells = [(i, *row) for i, row in enumerate(result.matrix.tolist(), 1)]
         drawn.append(output.Table(f"{title}: R[trained up to, tested on], {direction}", ("", *names), cells))
     given = {name: values for name, values in _series(result).items() if values is not None}
     lines = [(k, *(values[k - 1] for values in given.values())) for k in range(1, result.trained + 1)]
     drawn.append(output.Table("after k tasks", ("k", *(SYMBOLS[name] for name in given)), lines))
     if result.trained > 1:
-        columns = [i for i, name in enumerate(_PER_TASK, 1) if name in given]
-        shown = [(names[row[0] - 1], *(row[i] for i in columns)) for row in _by_task(result)]
-        heads = ("task", *(SYMBOLS[_PER_TASK[i - 1]] for i in columns))
-        drawn.append(output.Table(f"by task, after {result.trained}", heads, shown))
+        terms = by_task(result)
+        told = [name for name in terms[0] if name in given]
+        shown = [(names[row["task"] - 1], *(row[name] for name in told)) for row in terms]
+        drawn.append(output.Table(f"by task, after {result.trained}", ("task", *(SYMBOLS[t] for t in told)), shown))
     return drawn
 
 
@@ -127,15 +113,12 @@ def _series(result: MatrixSummary) -> dict[str, tuple[float, ...] | None]:
     return {name: getattr(result, name) for name in SYMBOLS}
 
 
-_PER_TASK = ("forgetting", "intransigence", "backward_transfer", "forward_transfer")
-
-
-def _by_task(result: MatrixSummary) -> list[tuple[Any, ...]]:
-    """Task, f, I, BWT, FWT; None where a quantity has no term for that task."""
-    columns = {
+def by_task(result: MatrixSummary) -> list[dict[str, Any]]:
+    """What each quantity is made of, task by task; None where it has no term for that task."""
+    terms = {
         "forgetting": dict(enumerate(result.forgetting_per_task, 1)),
         "intransigence": dict(enumerate(result.intransigence or (), 1)),
         "backward_transfer": dict(enumerate(result.backward_transfer_per_task, 1)),
         "forward_transfer": dict(enumerate(result.forward_transfer_per_task or (), 2)),
     }
-    return [(j, *(columns[name].get(j) for name in _PER_TASK)) for j in range(1, result.trained + 1)]
+    return [{"task": j, **{name: term.get(j) for name, term in terms.items()}} for j in range(1, result.trained + 1)]

@@ -6,8 +6,7 @@ itself is finished then. The other codes are those of every verb.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,11 +22,12 @@ if TYPE_CHECKING:
     from vestige.monitor import Alarm, Monitor
 
 FIRED = 3
+LOSSES = ("task", "value", "low", "high")
 COLUMNS = ("task", "divergence", "value", "low", "high", "verdict", "reason")
 
 
 @dataclass(frozen=True)
-class StartMonitor:
+class StartMonitor(output.Verb):
     """Make a monitor in a new folder."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
@@ -52,8 +52,6 @@ class StartMonitor:
     """Keep not even averages over the data; the figures get a little worse."""
     drop: tuple[str, ...] = ()
     """Columns of tables to leave out."""
-    json: bool = False
-    """Print JSON instead of words."""
 
     def run(self) -> None:
         """Make the folder."""
@@ -69,16 +67,12 @@ class StartMonitor:
             keep_moments=not self.no_moments,
             drop=self.drop,
         )
-        if self.json:
-            output.document(document(made))
-            return
-        output.say(f"A monitor stands in {self.folder}. Its first step needs --real TASK=FILE and --model TASK=FILE.")
-        for alarm in made.thresholds:
-            output.say(f"An alarm fires when {alarm}.")
+        said = f"A monitor stands in {self.folder}. Its first step needs --real TASK=FILE and --model TASK=FILE."
+        self.answer(document(made), said, *(f"An alarm fires when {alarm}." for alarm in made.thresholds))
 
 
 @dataclass(frozen=True)
-class StepMonitor:
+class StepMonitor(output.SeededVerb):
     """Judge the model's newest samples, of every task; data of new tasks is used this once and not kept."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
@@ -89,27 +83,21 @@ class StepMonitor:
     """The data of a task that is new in this step, in the same manner; once for each new task."""
     wait: float = 60.0
     """Seconds to wait for another process that is stepping."""
-    seed: int = 0
-    """The same seed gives the same numbers."""
-    json: bool = False
-    """Print JSON instead of tables."""
 
     def run(self) -> None:
         """One step, whole or not at all."""
         from vestige.monitor import Monitor
 
         monitor = Monitor.open(self.folder)
-        real, model = (
-            by_task(given, option, monitor.tasks) for option, given in (("--real", self.real), ("--model", self.model))
-        )
+        real, model = by_task(self.real, "--real", monitor.tasks), by_task(self.model, "--model", monitor.tasks)
         with output.progress(f"step {monitor.steps + 1}", 1) as advance:
             monitor.step(real, model, seed=self.seed, wait=self.wait)
             advance(1)
-        report_on(monitor, None, as_json=self.json)
+        report_on(self, monitor)
 
 
-@dataclass(frozen=True)
-class ShowMonitor:
+@dataclass(frozen=True, kw_only=True)
+class ShowMonitor(output.Verb):
     """What the last step found, and what it means with those before."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
@@ -123,19 +111,17 @@ class ShowMonitor:
         """Read and print."""
         from vestige.monitor import Monitor
 
-        report_on(Monitor.open(self.folder), self.divergence, as_json=self.json, whole=True)
+        report_on(self, Monitor.open(self.folder), self.divergence, whole=True)
 
 
 @dataclass(frozen=True)
-class ReportMonitor:
+class ReportMonitor(output.Verb):
     """Write the history as one HTML page with curves, matrix, alarms and what is kept."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """The monitor."""
     output: Annotated[Path, arg(aliases=["-o"])] = Path("monitor.html")
     """Where the page goes."""
-    json: bool = False
-    """Print JSON instead of words."""
 
     def run(self) -> None:
         """Read, draw, write."""
@@ -144,10 +130,7 @@ class ReportMonitor:
         with output.progress("drawing", 1) as advance:
             written = Monitor.open(self.folder).report(self.output)
             advance(1)
-        if self.json:
-            output.document({"written": str(written)})
-        else:
-            output.say(f"Written to {written}.")
+        self.answer({"written": written}, f"Written to {written}.")
 
 
 @dataclass(frozen=True)
@@ -170,16 +153,12 @@ class MonitorVerb:
         self.action.run()
 
 
-def report_on(monitor: Monitor, name: str | None, *, as_json: bool, whole: bool = False) -> None:
-    """The last step, or the whole history; ends the run with `FIRED` where an alarm fires."""
-    if as_json:
-        output.document(document(monitor, whole=whole))
-    else:
-        for table in tables(monitor, name) if monitor.steps else ():
-            output.table(table)
-        output.say(str(monitor))
+def report_on(verb: output.Verb, monitor: Monitor, name: str | None = None, *, whole: bool = False) -> None:
+    """The last step, or the history of one divergence; in JSON the `whole` of it. An alarm ends it with `FIRED`."""
+    told = document(monitor, whole=whole) if verb.json else None
+    verb.answer(told, *(tables(monitor, name) if monitor.steps else ()), str(monitor))
     for alarm in monitor.alarms:
-        output.warn(f"{alarm}")
+        output.warn(str(alarm))
     if monitor.alarms:
         raise SystemExit(FIRED)
 
@@ -225,57 +204,44 @@ def _limit(word: str) -> tuple[str, str | None, float]:
 
 def tables(monitor: Monitor, name: str | None) -> list[output.Table]:
     """The last step of every shown divergence, or the whole history of one."""
-    if name is not None:
-        matrix = monitor.matrix(name)
-        cells = zip(matrix.index, matrix.to_numpy().tolist(), strict=True)
-        rows: list[tuple[str | float, ...]] = [(int(step), *values) for step, values in cells]
-        head = ("step", *(str(task) for task in matrix.columns))
-        lost = [_losses("forgetting at the last step", _last(monitor, monitor.forgetting(name)))]
-        lost = [table for table in lost if table.rows]
-        gap = _losses("intransigence", monitor.intransigence(name))
-        return [output.Table(f"{name} of every task (columns) at every step (rows)", head, rows), *lost, gap]
-    last = _last(monitor, monitor.table())
-    rows = [tuple(_cell(row[column]) for column in COLUMNS) for _, row in last.iterrows()]
-    return [output.Table(f"step {monitor.steps}", COLUMNS, rows)]
+    if name is None:
+        return [_table(f"step {monitor.steps}", _last(monitor, monitor.table()), COLUMNS)]
+    matrix = monitor.matrix(name)
+    rows = [(int(step), *values) for step, values in zip(matrix.index, matrix.to_numpy().tolist(), strict=True)]
+    history = output.Table(f"{name} of every task (columns) at every step (rows)", ("step", *map(str, matrix)), rows)
+    lost = _table("forgetting at the last step", _last(monitor, monitor.forgetting(name)), LOSSES)
+    return [history, *([lost] if lost.rows else []), _table("intransigence", monitor.intransigence(name), LOSSES)]
 
 
-def _losses(title: str, frame: pd.DataFrame) -> output.Table:
-    columns = ("task", "value", "low", "high")
-    return output.Table(title, columns, [tuple(_cell(row[name]) for name in columns) for _, row in frame.iterrows()])
+def _table(title: str, frame: pd.DataFrame, columns: Sequence[str]) -> output.Table:
+    rows = frame[list(columns)].itertuples(index=False)
+    return output.Table(title, columns, [[v if isinstance(v, float) else str(v) for v in row] for row in rows])
 
 
 def _last(monitor: Monitor, frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame.step == monitor.steps]
 
 
-def _cell(value: Any) -> str | float:  # noqa: ANN401 - a cell of a DataFrame
-    return float(value) if isinstance(value, float) else str(value)
-
-
 def document(monitor: Monitor, *, whole: bool = False) -> dict[str, Any]:
-    """The monitor as JSON: settings and the last step, or every step with the matrices."""
+    """The monitor for machines: settings and the last step, or every step with the matrices."""
     found: dict[str, Any] = {
-        "folder": str(monitor.folder),
+        "folder": monitor.folder,
         "steps": monitor.steps,
         "tasks": [{"task": task, "learnt": step} for task, step in monitor.tasks.items()],
         "keep_moments": monitor.keep_moments,
-        "thresholds": list(map(dataclasses.asdict, monitor.thresholds)),
-        "alarms": list(map(dataclasses.asdict, monitor.alarms)),
+        "thresholds": monitor.thresholds,
+        "alarms": monitor.alarms,
     }
     if not monitor.steps:
         return found
     names = list(monitor.history[-1].report.tasks[0].estimates)
     table = monitor.table(names)
     if not whole:
-        return found | {"table": _records(_last(monitor, table))}
-    matrices = {name: monitor.matrix(name).to_numpy().tolist() for name in names}
-    lost: Mapping[str, Any] = {
-        "forgetting": {name: _records(monitor.forgetting(name)) for name in names},
-        "intransigence": {name: _records(monitor.intransigence(name)) for name in names},
+        return found | {"table": _last(monitor, table).to_dict("records")}
+    return found | {
+        "table": table.to_dict("records"),
+        "matrices": {name: monitor.matrix(name).to_numpy() for name in names},
+        "forgetting": {name: monitor.forgetting(name).to_dict("records") for name in names},
+        "intransigence": {name: monitor.intransigence(name).to_dict("records") for name in names},
+        "fired": [alarm for step in monitor.history for alarm in step.alarms],
     }
-    fired = [dataclasses.asdict(alarm) for step in monitor.history for alarm in step.alarms]
-    return found | {"table": _records(table), "matrices": matrices, **lost, "fired": fired}
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]

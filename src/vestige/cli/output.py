@@ -11,32 +11,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import rich.table
 from rich.console import Console
 from rich.text import Text
 
 from vestige.core.plain import plain
-from vestige.show.tables import Cell, Table, cell, decimals, printable
-
-__all__ = [
-    "Cell",
-    "Table",
-    "cell",
-    "console",
-    "decimals",
-    "document",
-    "error",
-    "note",
-    "plain",
-    "printable",
-    "progress",
-    "say",
-    "shares",
-    "table",
-    "warn",
-]
+from vestige.show.tables import Table as Table
+from vestige.show.tables import printable as printable
 
 # Wide enough that a table in a pipe or a file is never folded.
 UNFOLDED = 10_000
@@ -92,6 +76,41 @@ def table(content: Table) -> None:
     screen.print(drawn)
     if content.note:
         say(content.note)
+
+
+class Note(str):
+    """A sentence beside the answer, for stderr."""
+
+
+class Caution(str):
+    """A sentence for stderr: the answer holds under conditions."""
+
+
+PRINTED: dict[type, Callable[[Any], None]] = {Table: table, str: say, Note: note, Caution: warn}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """What every verb has: its answer in words or in JSON."""
+
+    json: bool = False
+    """Print JSON instead of tables and sentences."""
+
+    def answer(self, value: object, *shown: Table | str) -> None:
+        """`value` as JSON where that was asked for, else the tables and sentences."""
+        if self.json:
+            document(value)
+            return
+        for part in shown:
+            PRINTED[type(part)](part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeededVerb(Verb):
+    """A verb that draws numbers."""
+
+    seed: int = 0
+    """The same seed gives the same numbers."""
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
@@ -30,7 +30,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(output.SeededVerb):
     """What a policy is worth, from logs of another one: every estimate that the logs carry, and a verdict."""
 
     logs: Annotated[Positional[Path], arg(metavar="LOGS")]
@@ -55,12 +55,8 @@ class Evaluate:
     """Tempered weights take no log-ratio beyond what all but this share of the real rows have, at either end."""
     reward: Annotated[str | None, arg(metavar="ENV")] = None
     """Use the known reward function of an environment, such as HalfCheetah-v5; it is learned from the logs if not."""
-    seed: int = 0
-    """The same seed gives the same numbers."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
     """Write evaluation.json and value.svg, the value against the number of weighted steps, into this folder."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self) -> None:
         """Read, learn, simulate, weigh, print."""
@@ -73,36 +69,20 @@ class Evaluate:
         if self.out is not None:
             require_folder(self.out, owner)
         policy, logs = GaussianPolicy.load(self.policy), Logs.read(self.logs)
+        names = ("horizon", "discount", "trajectories", "members", "classifiers", "ess", "cut", "seed")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options |= {"reward": known, "settings": Settings(steps=self.steps)}
         with output.shares("reading") as reach:
-            found = evaluate(
-                logs,
-                policy,
-                horizon=self.horizon,
-                discount=self.discount,
-                trajectories=self.trajectories,
-                members=self.members,
-                classifiers=self.classifiers,
-                ess=self.ess,
-                cut=self.cut,
-                reward=known,
-                settings=Settings(steps=self.steps),
-                seed=self.seed,
-                on_progress=reach,
-            )
+            found = evaluate(logs, policy, on_progress=reach, **options)
         written = [] if self.out is None else write(self.out, found)
-        if self.json:
-            output.document(found.to_json() | {"written": [str(path) for path in written]})
-            return
-        output.table(table(found, f"{self.policy.name} evaluated from {self.logs.name}, {self.horizon} steps"))
-        for text in found.warnings:
-            output.warn(text)
-        output.say(f"Verdict: {found.verdict}.")
-        if written:
-            output.say(f"Written to {', '.join(str(path) for path in written)}.")
+        title = f"{self.policy.name} evaluated from {self.logs.name}, {self.horizon} steps"
+        said = [f"Written to {', '.join(map(str, written))}."] if written else []
+        said = [*map(output.Caution, found.warnings), f"Verdict: {found.verdict}.", *said]
+        self.answer(found.to_json() | {"written": written}, table(found, title), *said)
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(output.SeededVerb):
     """Train policies for a simulated environment with PPO; needs pip install 'vestige[policy]'.
 
     A training that was done before is read from the cache (VESTIGE_CACHE).
@@ -116,14 +96,10 @@ class Train:
     """Episodes to measure each policy with."""
     horizon: int = 100
     """Steps of such an episode."""
-    seed: int = 0
-    """The same seed gives the same policies."""
     no_cache: bool = False
     """Train again, and keep nothing in the cache."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("policies")
     """Where ENV-STEPS.json goes, each with a .safetensors file beside it."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
     def run(self) -> None:
         """Train, measure, write."""
@@ -143,19 +119,16 @@ class Train:
             name = f"{self.environment.replace('/', '-').replace(':', '-')}-{steps}.json"
             rows.append((str(policy.save(self.out / name)), steps, trained_steps(steps), found.value, found.se))
         keys = ("file", "steps", "trained", "return", "se")
-        if self.json:
-            output.document([dict(zip(keys, row, strict=True)) for row in rows])
-            return
-        title = f"policies for {self.environment}"
         note = (
             f"Trained: steps in whole rollouts. Mean return over the first {self.horizon} steps of {self.episodes} "
             "episodes, with its standard error."
         )
-        output.table(output.Table(title, keys, rows, note=note, alike="column"))
+        shown = output.Table(f"policies for {self.environment}", keys, rows, note=note, alike="column")
+        self.answer([dict(zip(keys, row, strict=True)) for row in rows], shown)
 
 
 @dataclass(frozen=True)
-class Collect:
+class Collect(output.SeededVerb):
     """Log episodes of a policy in a simulated environment; needs pip install 'vestige[policy]'."""
 
     environment: Annotated[Positional[str], arg(metavar="ENV")]
@@ -166,12 +139,8 @@ class Collect:
     """How many episodes."""
     horizon: int = 100
     """How many steps an episode has at most."""
-    seed: int = 0
-    """The same seed gives the same episodes."""
     out: Annotated[Path, arg(metavar="LOGS")] = Path("logs.npz")
     """Where the logs go: .npz, .parquet or .csv."""
-    json: bool = False
-    """Print JSON instead of words."""
 
     def run(self) -> None:
         """Simulate and write."""
@@ -184,23 +153,15 @@ class Collect:
             checks.refuse("out", "vestige policy collect", f"a name that ends in {', '.join(ENDINGS)}", self.out.name)
         require_folder(self.out.parent, "vestige policy collect")
         policy = GaussianPolicy.load(self.policy)
+        options = {"episodes": self.episodes, "horizon": self.horizon, "seed": self.seed}
         with output.shares(self.environment) as reach:
-            logs = collect(
-                self.environment,
-                policy,
-                episodes=self.episodes,
-                horizon=self.horizon,
-                seed=self.seed,
-                on_progress=reach,
-            )
+            logs = collect(self.environment, policy, on_progress=reach, **options)
         found, written = truth_of(logs, self.horizon), logs.write(self.out)
-        if self.json:
-            facts = {"file": str(written), "episodes": self.episodes, "transitions": len(logs)}
-            output.document(facts | {"return": found.value, "se": found.se})
-            return
-        output.say(
+        facts = {"file": written, "episodes": self.episodes, "transitions": len(logs)}
+        self.answer(
+            facts | {"return": found.value, "se": found.se},
             f"{len(logs)} transitions of {self.episodes} episodes written to {written}; mean return "
-            f"{found.value:.4g} ({found.se:.2g})."
+            f"{found.value:.4g} ({found.se:.2g}).",
         )
 
 
@@ -258,7 +219,6 @@ def write(folder: Path, found: Evaluation) -> list[Path]:
     from vestige import store
     from vestige.policy import picture
 
-    folder.mkdir(parents=True, exist_ok=True)
     drawn, numbers = folder / "value.svg", folder / "evaluation.json"
     drawing.save(picture(found), drawn)
     store.write_bytes(numbers, (json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n").encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ReportVerb:
+class ReportVerb(output.Verb):
     """Runs as a page that opens from disk: measured beside published, matrices, curves, time, audit, commands.
 
     Runs of one experiment make one page; beside it every figure is written as PNG, PDF and SVG and every table as CSV,
@@ -39,20 +40,12 @@ class ReportVerb:
     """Leave out the files of figures and tables: faster."""
     files: bool = False
     """Write the files of figures and tables for several experiments too: several times slower."""
-    json: bool = False
-    """Print JSON: what was concluded, and where everything is."""
 
     def run(self) -> None:
         """Read, write, say where."""
-        exclusive = (
-            ("compare", "reproductions"),
-            ("compare", "pack"),
-            ("reproductions", "pack"),
-            ("page_only", "files"),
-        )
-        for one, other in exclusive:
+        for one, other in (*combinations(("compare", "reproductions", "pack"), 2), ("page_only", "files")):
             if getattr(self, one) and getattr(self, other):
-                words = " or ".join(f"--{name.replace('_', '-')}" for name in (one, other))
+                words = f"--{one} or --{other}".replace("_", "-")
                 raise InputError(f"The options of vestige report must be {words}. Got both instead.")
         if self.reproductions:
             self._document()
@@ -70,8 +63,7 @@ class ReportVerb:
             raise InputError(f"The folder '{paths[0]}' must hold Records. Got none instead.")
         if self.pack is not None:
             packed = report.pack(records, self.pack)
-            told = f"{len(records)} Records are in {', '.join(map(str, packed))}."
-            output.document({"packed": packed}) if self.json else output.say(told)
+            self.answer({"packed": packed}, f"{len(records)} Records are in {', '.join(map(str, packed))}.")
             return
         volumes = report.volumes(report.groups(records))
         if len(volumes) == 1:
@@ -97,16 +89,12 @@ class ReportVerb:
         self._say(site.lead, site.index, site.pages, [page.page for page in site.pages])
 
     def _say(self, lead: str, page: Path, written: Sequence[Written], pages: Sequence[Path]) -> None:
-        figures = [str(path) for one in written for path in one.figures]
-        tables = [str(path) for one in written for path in one.tables]
-        if self.json:
-            told = {"conclusion": lead, "page": str(page), "pages": list(map(str, pages))}
-            output.document(told | {"figures": figures, "tables": tables})
-            return
-        output.say(lead)
+        figures = [path for one in written for path in one.figures]
+        tables = [path for one in written for path in one.tables]
         beside = f", with a page for each of {len(pages)}" if pages else ""
         more = f", with {len(figures)} files of figures and {len(tables)} of tables" if figures or tables else ""
-        output.say(f"Written to {page}{beside}{more}.")
+        told = {"conclusion": lead, "page": page, "pages": pages, "figures": figures, "tables": tables}
+        self.answer(told, lead, f"Written to {page}{beside}{more}.")
 
     def _compared(self) -> Page:
         from vestige.runner import report
@@ -134,9 +122,8 @@ class ReportVerb:
         index, *pages = report.reproductions(folder).items()
         written = {target: index[1]} | {target.parent / name: text for name, text in pages}
         for path, text in written.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
             store.write_bytes(path, text.encode())
-        if self.json:
-            output.document({"document": str(target), "pages": [str(path) for path in written if path != target]})
-        else:
-            output.say(f"Written to {target}, and a page for each paper to {target.parent / 'docs/reproductions'}.")
+        self.answer(
+            {"document": target, "pages": [path for path in written if path != target]},
+            f"Written to {target}, and a page for each paper to {target.parent / 'docs/reproductions'}.",
+        )

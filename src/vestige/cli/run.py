@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
     from vestige.cli.live import Board
     from vestige.continual.record import Record
     from vestige.runner import Finished, Unit
-    from vestige.runner.claims import Verdict
     from vestige.runner.experiment import Experiment
 
 
 @dataclass(frozen=True)
-class RunVerb:
+class RunVerb(output.Verb):
     """Run tables and figures of the papers again, beside the published numbers.
 
     Each unit (a method, a seed) is stored when it is finished and never run again; one that was interrupted goes on
@@ -86,18 +86,17 @@ class RunVerb:
         given["overrides"] = {key: runner.parse(value) for key, value in dict(map(_pair, self.set)).items()}
         own = {"real": self.real, "fake": self.fake, "features": self.features}
         given["overrides"] |= {key: str(path) for key, path in own.items() if path is not None}
-        grid = {key: _values(value) for key, value in (_pair(text, "grid") for text in self.grid)}
-        if grid:  # refused, if at all, before anything runs
-            searches = {name: runner.search(name, self.out, grid, **given) for name in names}
-        else:
-            plans = {name: runner.plan(name, self.out, **given) for name in names}
-        planned = [u for name in names for u in (searches[name].units() if grid else plans[name])]
+        tried = {key: runner.parse(value) for key, value in (_pair(text, "grid") for text in self.grid)}
+        grid = {key: value if isinstance(value, list) else [value] for key, value in tried.items()}
+        # Refused, if at all, before anything runs.
+        searches = {name: runner.search(name, self.out, grid, **given) for name in names if grid}
+        plans = {name: searches[name].units() if grid else runner.plan(name, self.out, **given) for name in names}
         if self.ray is None:  # a cluster has devices of its own
-            for unit in planned:
+            for unit in chain.from_iterable(plans.values()):
                 device_of(self.device, EXPERIMENTS[unit.experiment].devices)
         documents = []
         for name in names:
-            units = searches[name].units() if grid else plans[name]
+            units = plans[name]
             found: dict[Path, Record] = {}
             for stage in (f"{name}, search", name) if grid else (name,):
                 if grid and stage == name:
@@ -106,21 +105,41 @@ class RunVerb:
                     for finished in self._finished(units, shown):
                         found[finished.unit.path] = finished.record
                         shown.done(finished)
-            records = [found[unit.path] for unit in units]
-            experiment = EXPERIMENTS[name]
-            verdict = experiment.verdict(records)
-            figures = self._draw(experiment, records)
-            if self.json:
-                documents.append(_document(experiment, records, verdict, figures, self.preset))
-                continue
-            for line in searched(units):
-                output.say(line)
-            output.table(table(experiment, records, self.preset))
+            documents.append(self._told(EXPERIMENTS[name], units, [found[unit.path] for unit in units]))
+        if self.json:
+            output.document(documents)
+
+    def _told(self, experiment: Experiment[Any], units: Sequence[Unit], records: Sequence[Record]) -> dict[str, Any]:
+        """What came out for programs; for people it is printed, measured beside published."""
+        from vestige.runner.report import lines_table
+        from vestige.show import save
+
+        verdict, cut = experiment.verdict(records), experiment.cut.get(self.preset, "")
+        drawn = experiment.figures(records).items()
+        figures = [save(figure, self.out / experiment.name / f"{name}.png") for name, figure in drawn]
+        if not self.json:
+            for label, note in {
+                unit.label: unit.details["search"] for unit in units if "search" in unit.details
+            }.items():
+                chosen = ", ".join(f"{key}={value}" for key, value in note["chosen"].items())
+                output.say(f"Chosen on validation data among {len(note['tried'])}: {chosen} ({label})")
+            title = f"{experiment.name}: {experiment.item}, preset {self.preset}"
+            note = f"Against the published setting, '{self.preset}' leaves out: {cut}" if cut else ""
+            output.table(lines_table(experiment, records, title=title, note=note))
             output.say(f"Verdict: {verdict.word}. {verdict.why}\nRule: {experiment.rule}")
             for path in figures:
                 output.say(f"Figure: {path}")
-        if self.json:
-            output.document(documents)
+        return {
+            "experiment": experiment.name,
+            "item": experiment.item,
+            "preset": self.preset,
+            "cut": cut,
+            "lines": experiment.lines(records),
+            "verdict": verdict,
+            "rule": str(experiment.rule),
+            "records": [record.id for record in records],
+            "figures": figures,
+        }
 
     @contextlib.contextmanager
     def _shown(self, title: str, units: Sequence[Unit]) -> Iterator[Board]:
@@ -151,59 +170,9 @@ class RunVerb:
             own = cluster.Resources(1.0 if self.cpus is None else self.cpus, self.gpus or 0.0)
         return cluster.run(units, self.ray, resources=own, device=self.device, say=shown.say)
 
-    def _draw(self, experiment: Experiment[Any], records: Sequence[Record]) -> list[Path]:
-        from vestige.show import save
-
-        figures = experiment.figures(records)
-        return [save(figure, self.out / experiment.name / f"{name}.png") for name, figure in figures.items()]
-
 
 def _pair(text: str, option: str = "set") -> tuple[str, str]:
     field_name, equals, value = text.partition("=")
     if not equals or not field_name:
         raise InputError(f"The '{option}' of vestige run must be FIELD=VALUE. Got {text!r} instead.")
     return field_name, value
-
-
-def _values(text: str) -> list[Any]:
-    """The values of one field of a grid."""
-    from vestige import runner
-
-    value = runner.parse(text)
-    return value if isinstance(value, list) else [value]
-
-
-def searched(units: Sequence[Unit]) -> list[str]:
-    """What a search chose for each unit of a seed, and among how many."""
-    found = {}
-    for unit in units:
-        if "search" in unit.details:
-            note = unit.details["search"]
-            chosen = ", ".join(f"{key}={value}" for key, value in note["chosen"].items())
-            found[unit.label] = f"Chosen on validation data among {len(note['tried'])}: {chosen} ({unit.label})"
-    return list(found.values())
-
-
-def table(experiment: Experiment[Any], records: Sequence[Record], preset: str) -> output.Table:
-    """Measured beside published, with what the preset leaves out underneath."""
-    from vestige.runner.report import lines_table
-
-    cut = experiment.cut.get(preset, "")
-    note = f"Against the published setting, '{preset}' leaves out: {cut}" if cut else ""
-    return lines_table(experiment, records, title=f"{experiment.name}: {experiment.item}, preset {preset}", note=note)
-
-
-def _document(
-    experiment: Experiment[Any], records: Sequence[Record], verdict: Verdict, figures: Sequence[Path], preset: str
-) -> dict[str, Any]:
-    return {
-        "experiment": experiment.name,
-        "item": experiment.item,
-        "preset": preset,
-        "cut": experiment.cut.get(preset, ""),
-        "lines": experiment.lines(records),
-        "verdict": verdict,
-        "rule": str(experiment.rule),
-        "records": [record.id for record in records],
-        "figures": [str(path) for path in figures],
-    }

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vestige import data
-from vestige.cli.demo.jobs import ReweightedConfig, reweight, sets
+from vestige.cli.demo.jobs import SKEW, reweight, sets
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_the_sets_share_no_row_and_one_is_skewed(digits):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_weighted_shares_are_nearer(digits, seed):
-    found = reweight(digits, ReweightedConfig(), seed=seed)
+    found = reweight(digits, seed=seed)
     before, after = found.misplaced
     assert after < 0.75 * before
     assert float(found.weighted.sum()) == pytest.approx(1)
@@ -33,8 +33,8 @@ def test_weighted_shares_are_nearer(digits, seed):
 
 
 def test_shares_are_sums_of_weights(digits):
-    found = reweight(digits, ReweightedConfig(), seed=3)
-    _, (_, labels) = sets(digits, ReweightedConfig().skew, seed=3)
+    found = reweight(digits, seed=3)
+    _, (_, labels) = sets(digits, SKEW, seed=3)
     w = found.weighing.weights / found.weighing.weights.sum()
     by_hand = [float(w[labels == j].sum()) for j in range(10)]
     assert found.weighted.tolist() == pytest.approx(by_hand)

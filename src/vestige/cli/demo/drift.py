@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
 from vestige.chains import Chain
@@ -59,13 +59,9 @@ class DigitGenerator:
         """The next digit from its data `x`, older ones from samples of them."""
         new, n = self.known, self.config.replay
         remembered = [self.sample(n, digit, seed=rng.child_seed(self.seed, "replay", new)) for digit in range(new)]
-        inputs = torch.cat([*remembered, x])
-        digits = torch.cat([torch.arange(new).repeat_interleave(n), torch.full((len(x),), new)])
-        self._train(inputs, digits, rng.fork(self.seed, "train", new))
-        self.known += 1
-
-    def _train(self, x: Float[Tensor, "n d"], digits: Int64[Tensor, " n"], generator: torch.Generator) -> None:
-        c = self.config
+        x = torch.cat([*remembered, x])
+        digits = torch.cat([torch.arange(new).repeat_interleave(n), torch.full((len(x) - new * n,), new)])
+        c, generator = self.config, rng.fork(self.seed, "train", new)
 
         def loss(_: int) -> Tensor:
             rows = torch.randint(len(x), (c.batch_size,), generator=generator)
@@ -76,6 +72,7 @@ class DigitGenerator:
             return (gaussian_nll(x[rows], decoded, c.variance) + divergence).mean()  # the negative ELBO
 
         train(adam([*self.net.parameters(), self.prior_mean], loss, c.learning_rate, cosine=c.steps), c.steps)
+        self.known += 1
 
     @torch.no_grad()
     def sample(self, n: int, digit: int, *, seed: int, noise: bool = True) -> Float[Tensor, "n d"]:
@@ -137,8 +134,7 @@ def follow(
     kept = by_digit(data, config.digits)  # for the truth: the generator and the monitor see each of these once
     n = config.digits
     generator = DigitGenerator(config.generator, n_pixels=kept[0].shape[1], n_digits=n, seed=seed)
-    nothing = torch.full((4, n, n), torch.nan, dtype=torch.float64)
-    value, low, high, truth = nothing
+    value, low, high, truth = torch.full((4, n, n), torch.nan, dtype=torch.float64)
     seen = PCA(dims=config.dims).fit(kept[0])  # as the monitor does at its first step
     verdicts: dict[str, int] = {}
     fresh: list[Tensor] = []

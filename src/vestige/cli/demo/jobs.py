@@ -25,6 +25,7 @@ from vestige.continual.learners import build
 from vestige.continual.protocol import Progress
 from vestige.continual.record import Record
 from vestige.core import rng
+from vestige.core.plain import plain
 from vestige.data import DataSet
 from vestige.features import PCA
 from vestige.ratios import Stack, weights
@@ -47,11 +48,7 @@ class LearnersConfig:
 
 
 def learn(
-    dataset: DataSet,
-    config: LearnersConfig,
-    *,
-    seed: int,
-    on_progress: Callable[[str, float], None] = lambda _name, _share: None,
+    dataset: DataSet, config: LearnersConfig, *, seed: int, on_progress: Callable[[str, float], None]
 ) -> dict[str, Record]:
     """The audited Record of each method, the reference first; `on_progress` hears a method and the share done of it."""
     stream = data.split(dataset, 2, seed=seed)
@@ -61,27 +58,16 @@ def learn(
         def heard(progress: Progress, method: str = method) -> None:
             on_progress(method, progress.done / progress.total)
 
-        records[method] = audited_run(
-            stream,
-            build(method, stream, seed=seed, hidden=config.hidden, **config.fields.get(method, {})),
-            seed=seed,
-            epochs=config.epochs,
-            batch_size=config.batch_size,
-            reference=records.get(REFERENCE),
-            on_progress=heard,
-        )
+        learner = build(method, stream, seed=seed, hidden=config.hidden, **config.fields.get(method, {}))
+        options: dict[str, Any] = {"seed": seed, "epochs": config.epochs, "batch_size": config.batch_size}
+        reference = records.get(REFERENCE)
+        records[method] = audited_run(stream, learner, reference=reference, on_progress=heard, **options)
     return records
 
 
 RATIO = Stack()
-
-
-@dataclass(frozen=True)
-class ReweightedConfig:
-    """How biased the set is, and what the ratio looks at."""
-
-    skew: float = 0.8
-    dims: int = 16
+SKEW = 0.8  # of the biased set
+DIMS = 16  # principal components that the ratio looks at
 
 
 @dataclass(frozen=True)
@@ -97,11 +83,8 @@ class Reweighted:
     @property
     def mean_digit(self) -> tuple[float, float, float]:
         """The average digit of the data, of the biased set, and of that by weight."""
-        data, biased, weighted = (
-            float(shares @ torch.arange(len(shares), dtype=torch.float64))
-            for shares in (self.target, self.biased, self.weighted)
-        )
-        return data, biased, weighted
+        digits = torch.arange(len(self.target), dtype=torch.float64)
+        return float(self.target @ digits), float(self.biased @ digits), float(self.weighted @ digits)
 
     @property
     def misplaced(self) -> tuple[float, float]:
@@ -118,16 +101,15 @@ def sets(
     y = torch.cat([data.train_y, data.test_y])
     generator = rng.fork(seed, "biased set")
     order = torch.randperm(len(y), generator=generator)
-    half = order[: len(y) // 2]
-    rest = order[len(y) // 2 :]
+    half, rest = order[: len(y) // 2], order[len(y) // 2 :]
     stays = torch.rand(len(rest), generator=generator) < skew ** y[rest].float()
     return (x[half], y[half]), (x[rest[stays]], y[rest[stays]])
 
 
-def reweight(data: DataSet, config: ReweightedConfig, *, seed: int) -> Reweighted:
+def reweight(data: DataSet, *, seed: int) -> Reweighted:
     """Weigh the biased set, and look where its digits stand."""
-    (p, p_digits), (q, q_digits) = sets(data, config.skew, seed)
-    seen = PCA(dims=config.dims).fit(p)
+    (p, p_digits), (q, q_digits) = sets(data, SKEW, seed)
+    seen = PCA(dims=DIMS).fit(p)
     found = weigh(seen.codes(p).double(), seen.codes(q).double(), estimator=RATIO, seed=seed)
     k = len(data.names)
     is_digit = torch.nn.functional.one_hot(q_digits, k).double()
@@ -136,17 +118,16 @@ def reweight(data: DataSet, config: ReweightedConfig, *, seed: int) -> Reweighte
     return Reweighted(target, is_digit.mean(0), shares.value, shares.std_error, found)
 
 
-# What part of the time each part takes, for a bar.
-SHARES = {"drift": 0.4, "learners": 0.55, "reweighted": 0.05}
+# What part of the time the first two parts take, for a bar.
+DRIFT_SHARE, LEARNERS_SHARE = 0.4, 0.55
 
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """The settings of the three parts."""
+    """The settings of the first two parts."""
 
     drift: DriftConfig = field(default_factory=DriftConfig)
     learners: LearnersConfig = field(default_factory=LearnersConfig)
-    reweighted: ReweightedConfig = field(default_factory=ReweightedConfig)
 
 
 DEFAULT = DemoConfig()
@@ -167,34 +148,30 @@ class DemoResult:
         """The audit of each learner."""
         return {name: from_record(self.records[name]) for name in LEARNERS}
 
+    @property
+    def last(self) -> dict[str, dict[str, Any]]:
+        """A, F and I of each method after the last task."""
+        return {name: record.summary().last() for name, record in self.records.items()}
+
     def to_json(self) -> dict[str, Any]:
         """The figures as plain JSON."""
         drift, corrected = self.drift, self.reweighted
         before, after = corrected.misplaced
         learners = {
-            name: {"id": record.id, **record.summary().last(), "matrix": record.R.tolist()}
-            | ({"fails": list(self.audits[name].failed)} if name in LEARNERS else {})
+            name: {"id": record.id, **self.last[name], "matrix": record.R}
+            | ({"fails": self.audits[name].failed} if name in LEARNERS else {})
             for name, record in self.records.items()
         }
-        return {
-            "seed": self.seed,
-            "generator": {
-                "monitor": drift.monitor.tolist(),
-                "truth": drift.truth.tolist(),
-                "mean_gap": float(drift.gone.mean()),
-                "verdicts": drift.verdicts,
-            },
-            "learners": learners,
-            "weights": {
-                "target": corrected.target.tolist(),
-                "biased": corrected.biased.tolist(),
-                "weighted": corrected.weighted.tolist(),
-                "misplaced": {"before": before, "after": after},
-                "ess": corrected.weighing.final.ess,
-                "rows": len(corrected.weighing.weights),
-                "verdict": corrected.weighing.final.verdict,
-            },
+        gap = float(drift.gone.mean())
+        generator = {"monitor": drift.monitor, "truth": drift.truth, "mean_gap": gap, "verdicts": drift.verdicts}
+        weights = {
+            **{name: getattr(corrected, name) for name in ("target", "biased", "weighted")},
+            "misplaced": {"before": before, "after": after},
+            "ess": corrected.weighing.final.ess,
+            "rows": len(corrected.weighing.weights),
+            "verdict": corrected.weighing.final.verdict,
         }
+        return plain({"seed": self.seed, "generator": generator, "learners": learners, "weights": weights})
 
 
 def run(
@@ -206,17 +183,16 @@ def run(
     methods = [REFERENCE, *LEARNERS]
 
     def digits(done: int) -> None:
-        on_progress("a generator learns digit after digit", SHARES["drift"] * done / config.drift.digits)
+        on_progress("a generator learns digit after digit", DRIFT_SHARE * done / config.drift.digits)
 
     def learning(name: str, share: float) -> None:
-        on_progress(
-            f"{name} learns", SHARES["drift"] + SHARES["learners"] * (methods.index(name) + share) / len(methods)
-        )
+        done = (methods.index(name) + share) / len(methods)
+        on_progress(f"{name} learns", DRIFT_SHARE + LEARNERS_SHARE * done)
 
     digits(0)
     drift = follow(dataset, config.drift, seed=seed, on_step=digits)
     records = learn(dataset, config.learners, seed=seed, on_progress=learning)
-    on_progress("weights correct a biased set", SHARES["drift"] + SHARES["learners"])
-    corrected = reweight(dataset, config.reweighted, seed=seed)
+    on_progress("weights correct a biased set", DRIFT_SHARE + LEARNERS_SHARE)
+    corrected = reweight(dataset, seed=seed)
     on_progress("weights correct a biased set", 1.0)
     return DemoResult(seed, config, drift, records, corrected)

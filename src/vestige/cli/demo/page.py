@@ -32,7 +32,7 @@ def sentences(found: DemoResult) -> list[str]:
     drift, corrected = found.drift, found.reweighted
     by_monitor, truly = drift.risen
     before, after = corrected.misplaced
-    last = {name: record.summary().last() for name, record in found.records.items()}
+    last = found.last
     best = max(LEARNERS, key=lambda name: last[name]["average"] or 0.0)
     final = corrected.weighing.final
     return [
@@ -58,9 +58,8 @@ def summary(found: DemoResult) -> Table:
         ("generator", "mean distance of the two, cell by cell", float(drift.gone.mean())),
     ]
     for name in LEARNERS:
-        last = found.records[name].summary().last()
         for symbol, quantity in (("A", "average"), ("F", "forgetting"), ("I", "intransigence")):
-            rows.append((name, f"{symbol}: {quantity}", float(last[quantity] or 0.0)))
+            rows.append((name, f"{symbol}: {quantity}", float(found.last[name][quantity] or 0.0)))
     rows += [
         ("weights", "share at the wrong digit, biased", before),
         ("weights", "share at the wrong digit, weighted", after),
@@ -73,12 +72,9 @@ def _generator(found: DemoResult) -> list[Part]:
     drift = found.drift
     digits = [str(j) for j in range(drift.truth.shape[1])]
     side = round(drift.pictures.shape[-1] ** 0.5)
-    seen = drawing.images(
-        drift.pictures.reshape(-1, side, side),
-        title="One of each digit",
-        columns=len(digits),
-        rows=["real", "when learnt", "at the end"],
-    )
+    looks = ["real", "when learnt", "at the end"]
+    pictures = drift.pictures.reshape(-1, side, side)
+    seen = drawing.images(pictures, title="One of each digit", columns=len(digits), rows=looks)
     first = drawing.curves(
         {"monitor": drift.monitor[:, 0]},
         digits,
@@ -107,7 +103,7 @@ def _generator(found: DemoResult) -> list[Part]:
 
 
 def _learners(found: DemoResult) -> list[Part]:
-    last = {name: found.records[name].summary().last() for name in LEARNERS}
+    last = {name: found.last[name] for name in LEARNERS}
     points = {name: (float(v["forgetting"] or 0), float(v["intransigence"] or 0)) for name, v in last.items()}
     told = "; ".join(f"{name} forgetting {f:.2f}, intransigence {i:.2f}" for name, (f, i) in points.items())
     rows = [(name, v["average"], v["forgetting"], v["intransigence"]) for name, v in last.items()]
@@ -130,34 +126,28 @@ def _audits(found: DemoResult) -> list[Part]:
     audits = found.audits
     rows = [(words, *(audits[name][q].verdict for name in LEARNERS)) for q, words in QUESTIONS.items()]
     flaws = [(name, QUESTIONS[q], a[q].evidence) for name, a in audits.items() for q in a.failed]
-    parts: list[Part] = [
+    why = Table("What fails of the first five", ("learner", "what would hold", "evidence"), flaws)
+    return [
         "Eleven questions about the evaluation itself, answered from what was seen while each learner trained. The "
         "first five should hold, or their failure be said.",
         Table("Verdicts", ("what would hold", *LEARNERS), rows),
+        *([why] if flaws else []),
     ]
-    why = Table("What fails of the first five", ("learner", "what would hold", "evidence"), flaws)
-    return [*parts, why] if flaws else parts
 
 
 def _weights(found: DemoResult) -> list[Part]:
     corrected = found.reweighted
     digits = [str(j) for j in range(len(corrected.target))]
     shares = {"biased set": corrected.biased, "weighted": corrected.weighted, "data": corrected.target}
-    figure = drawing.bars(
-        shares,
-        digits,
-        title="Share of each digit",
-        y_label="share of the samples",
-        errors={"weighted": 1.96 * corrected.error},
-    )
+    halves = {"weighted": 1.96 * corrected.error}
+    figure = drawing.bars(shares, digits, title="Share of each digit", y_label="share of the samples", errors=halves)
     before, after = corrected.misplaced
-    mean = Table("The average digit", ("data", "biased set", "weighted"), [corrected.mean_digit])
-    warned = [f"The weights say of themselves: {' '.join(corrected.weighing.final.warnings)}"]
+    warnings = corrected.weighing.final.warnings
     return [
         "A sample set has too many small digits and too few large ones. Weights, estimated from the images alone, let "
         "it stand for the data: any average over it is then taken by weight. The labels, which the weights never saw, "
         "show how far the shares came back.",
         Picture(figure, f"Shares of the digits; {before:.0%} misplaced before, {after:.0%} after weighting."),
-        mean,
-        *(warned if corrected.weighing.final.warnings else []),
+        Table("The average digit", ("data", "biased set", "weighted"), [corrected.mean_digit]),
+        *([f"The weights say of themselves: {' '.join(warnings)}"] if warnings else []),
     ]

@@ -13,19 +13,15 @@ from vestige.cli import output
 
 
 @dataclass(frozen=True)
-class DemoVerb:
+class DemoVerb(output.SeededVerb):
     """Three jobs on handwritten digits that ship with the package, in under two minutes, and a page about them.
 
     A generator learns digit after digit while the data is deleted, and a monitor follows it without; four learners are
     compared on pairs of digits, and the comparison is audited; weights correct a biased sample set.
     """
 
-    seed: int = 0
-    """The same seed gives the same numbers."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("demo-report")
     """Where index.html goes, and a Record of each learner under 'records'."""
-    json: bool = False
-    """Print JSON instead of tables."""
 
     def run(self) -> None:
         """Train, compare, write, print."""
@@ -46,10 +42,5 @@ class DemoVerb:
         for record in found.records.values():
             record.save(self.out / "records")
         written = drawn.save(self.out / "index.html")  # last, whole or not at all: who finds it finds everything
-        if self.json:
-            output.document(found.to_json() | {"page": str(written)})
-            return
-        output.table(summary(found))
-        for text in sentences(found):
-            output.say(text)
-        output.say(f"Written to {written}.")
+        said = (*sentences(found), f"Written to {written}.")
+        self.answer(found.to_json() | {"page": written}, summary(found), *said)

@@ -1,0 +1,268 @@
+"""Rows of the data and rows of a model.
+
+`vestige compare REAL FAKE`: how far they are apart, in every measure, with one sentence of conclusion.
+`vestige weigh REAL FAKE -o weights.npy`: weights that turn the fake rows into real ones.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from vestige.cli import output
+from vestige.core import InputError, NotEstimable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vestige.data.readers import ColumnReport
+    from vestige.vestiges import Comparison, Weighing
+
+NAMES = {
+    "kl": "KL(real || fake)",
+    "reverse_kl": "KL(fake || real)",
+    "js": "Jensen-Shannon",
+    "hellinger2": "Hellinger, squared",
+    "pearson_chi2": "Pearson chi^2",
+    "neyman_chi2": "Neyman chi^2",
+    "total_variation": "total variation",
+    "jeffreys": "Jeffreys",
+    "fid": "FID",
+    "fid_extrapolated": "FID, n to infinity",
+    "kid": "KID",
+    "mmd2": "MMD^2, RBF",
+    "prd_f8_recall": "PRD F8 (recall)",
+    "prd_f1_8_precision": "PRD F1/8 (precision)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairVerb(output.SeededVerb):
+    """A verb about rows of the data and rows of a model."""
+
+    real: Positional[str]
+    """The data: .npy, .npz, .safetensors, .csv, .parquet, FILE:key, or a folder of images."""
+    fake: Positional[str]
+    """The model's rows, in the same manner."""
+    estimator: str = "auto"
+    """A ratio estimator of 'vestige list estimators'."""
+    rows: int = 20_000
+    """Fit the ratio on at most so many rows of either side."""
+    drop: tuple[str, ...] = ()
+    """Columns of the tables to leave out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareVerb(PairVerb):
+    """How far a model's rows are from the data: divergences, metrics, intervals, a diagnosis and a conclusion."""
+
+    weights: Annotated[str | None, arg(metavar="FILE")] = None
+    """Weights of the fake rows, such as 'vestige weigh' writes; shown beside the unweighted figures."""
+    scale: Literal["auto", "raw", "standard"] = "auto"
+    """Features of the metrics as they are, or standardised by the data; auto standardises tables."""
+    level: float = 0.95
+    """The level of the intervals."""
+    pair_rows: int = 5000
+    """Metrics that compare every row with every other see at most so many of either side."""
+
+    def run(self) -> None:
+        """Read, compare, print."""
+        from vestige.data.readers import read_pair
+        from vestige.vestiges import STEPS, compare
+
+        p, q, columns = read_pair(self.real, self.fake, drop=self.drop)
+        weights = None if self.weights is None else read_weights(self.weights, len(q))
+        names = ("estimator", "level", "rows", "pair_rows", "seed")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options["standardise"] = self.scale == "standard" or (self.scale == "auto" and is_table(columns))
+        real, fake = shown(self.real), shown(self.fake)
+        sides = {fake: None} | ({} if weights is None else {f"{fake}, weighted,": weights})
+        with output.progress("comparing", len(STEPS) * len(sides)) as advance:
+            options["on_step"] = lambda _: advance(1)
+            both = [compare(p, q, q_weights=w, names=(real, name), **options) for name, w in sides.items()]
+        told = {"columns": columns, **vars(both[0])}
+        self.answer(told | ({} if weights is None else {"weighted": both[1]}), *self._shown(columns, both))
+
+    def _shown(self, columns: ColumnReport, both: list[Comparison]) -> Iterator[output.Table | str]:
+        if is_table(columns):
+            kinds = [(c.name, c.kind, c.treatment, len(c.features), "; ".join(c.notes)) for c in columns.columns]
+            yield output.Table("columns", ("name", "kind", "treatment", "features", "notes"), kinds)
+        yield from map(output.Note, columns.notes)
+        plain = both[0]
+        heads = [f"value and {self.level:.0%} interval", "weighted"][: len(both)]
+        size = f"{plain.n_p} real rows, {plain.n_q} fake rows, {plain.d} features"
+        rows: list[list[Any]] = [[NAMES.get(k, k), *(one.divergences[k] for one in both)] for k in plain.divergences]
+        yield output.Table(f"divergences: {size}", ("", *heads), rows, note=ratio_note(plain))
+        rows = [
+            [NAMES.get(name, name), *(one.metrics[name] for one in both), estimate.details.get("same")]
+            for name, estimate in plain.metrics.items()
+        ]
+        yield output.Table("metrics", ("", *heads, "same distribution"), rows)
+        for one, label in zip(both, ("weights for these rows", "after weighting"), strict=False):
+            d = one.diagnosis
+            k = "none" if d.pareto_k is None else f"{d.pareto_k:.2f}"
+            yield (
+                f"{label}: {d.verdict}; effective share of rows {d.ess_fraction:.1%}, Pareto k {k}, "
+                f"mean {d.mean_weight:.3g}; permutation p-value {one.p_value:.3g}"
+            )
+        yield from map(output.Caution, dict.fromkeys(text for one in both for text in one.warnings))
+        if len(both) > 1:
+            flattered = "Weights that were fitted on these very rows flatter the weighted figures: use fresh real rows."
+            yield output.Note(flattered)
+        yield from (one.conclusion for one in both)
+
+
+def read_weights(where: str, n: int) -> Tensor:
+    """One weight a fake row, from a file with one column or with a column 'weight'."""
+    from vestige.data import readers as files
+
+    found = files.read(f"{where}:weight" if where.endswith(".npz") else where)  # as `weigh` writes it
+    names = list(found.columns)
+    if found.x.shape[1] > 1 and "weight" not in names:
+        raise InputError(f"The file '{where}' must hold one weight a row. Got {found.x.shape[1]} columns instead.")
+    if len(found.x) != n:
+        raise InputError(
+            f"The file '{where}' must hold a weight for each of the {n} fake rows. Got {len(found.x)} instead."
+        )
+    return found.x[:, names.index("weight") if "weight" in names else 0].double()
+
+
+def is_table(columns: ColumnReport) -> bool:
+    """Whether the report is of tables, whose columns have names and units of their own."""
+    return any(
+        column.kind not in ("number", "pixel") or column.features == (column.name,) for column in columns.columns
+    )
+
+
+def shown(where: str) -> str:
+    """A file by its last name."""
+    return Path(where).name or where
+
+
+def ratio_note(found: Comparison) -> str:
+    """How the log-ratios came about."""
+    r = found.ratio
+    figures = f"accuracy {r['held_out']['accuracy']:.3f}, calibration slope {r['calibration']['slope']:.2f}"
+    rows = f"fitted on {r['rows_p']} real and {r['rows_q']} fake rows, each row held out"
+    return f"log-ratios: {r['estimator']} ({r['why']}), {rows}; {figures}"
+
+
+ENDINGS = (".npy", ".npz", ".csv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeighVerb(PairVerb):
+    """Weights with which averages over a model's rows become averages over the data; with a diagnosis."""
+
+    output: Annotated[Path, arg(aliases=["-o"])]
+    """Where the weights go, one a fake row, of mean one: .npy, .npz or .csv."""
+    temper: float | None = None
+    """Flatten the weights until they are worth at least this share of the rows, such as 0.1."""
+    bootstrap: int = 0
+    """Fit so many times on resampled rows; each weight gets a 95 % interval."""
+    force: bool = False
+    """Overwrite the output."""
+    anyway: bool = False
+    """Write weights that the diagnosis calls unreliable."""
+
+    def run(self) -> None:
+        """Read, fit, diagnose, write."""
+        from vestige.data.readers import read_pair
+        from vestige.vestiges import weigh
+
+        self._check()
+        p, q, columns = read_pair(self.real, self.fake, drop=self.drop)
+        names = ("estimator", "bootstrap", "rows", "seed")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        with output.progress("fitting the ratio"):
+            found = weigh(p, q, min_ess=self.temper, **options)
+        off = [f"The ratio is off: {found.blind}."] if found.blind else []
+        if not found.trustworthy and not self.anyway:
+            why = " ".join([*found.final.warnings, *off])
+            raise NotEstimable(f"The weights are unreliable and were not written (--anyway writes them). {why}")
+        written = write(self.output, found)
+        told = {"written": written, **found.to_json(), "columns": columns}
+        cautions = map(output.Caution, (*found.warnings, *found.final.warnings, *off))
+        where = f"{found.final.verdict}: written to {', '.join(map(str, written))}"
+        self.answer(told, *self._shown(found), *cautions, where)
+
+    def _check(self) -> None:
+        """Everything that can be refused before the first file is read."""
+        if self.output.suffix not in ENDINGS:
+            raise InputError(f"The output must end in {', '.join(ENDINGS)}. Got '{self.output}' instead.")
+        for path in places(self.output, self.bootstrap > 0):
+            if path.is_dir() or (path.exists() and not self.force):
+                raise InputError(
+                    f"The output must be a new file, or --force given. Got '{path}', which exists, instead."
+                )
+        if self.temper is not None and not 0 < self.temper <= 1:
+            raise InputError(f"The share of --temper must be in (0, 1]. Got {self.temper:g} instead.")
+
+    def _shown(self, found: Weighing) -> list[output.Table | str]:
+        title = f"{len(found.weights)} weights by {found.report['estimator']} ({found.report['why']})"
+        both = found.diagnosis, found.final
+        rows = [(label, *(describe(getattr(one, name)) for one in both)) for label, name in FIGURES.items()]
+        shown: list[output.Table | str] = [output.Table(title, ("", "raw", "as written"), rows)]
+        if found.interval is not None:
+            width = (found.interval[:, 1] - found.interval[:, 0]).median()
+            shown.append(f"Intervals (95 %) from {self.bootstrap} fits; their median width is {float(width):.3g}.")
+        if found.alpha < 1:
+            shown.append(f"Tempered with exponent {found.alpha:.3g}.")
+        return shown
+
+
+FIGURES = {
+    "effective rows": "ess",
+    "share of rows": "ess_fraction",
+    "mean weight": "mean_weight",
+    "largest share": "max_share",
+    "Pareto k": "pareto_k",
+    "held-out accuracy": "accuracy",
+    "held-out log-loss": "log_loss",
+    "calibration error": "ece",
+    "verdict": "verdict",
+}
+
+
+def describe(value: float | str | None) -> str:
+    """A cell of the table."""
+    return "none" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+
+
+def places(path: Path, with_intervals: bool) -> list[Path]:
+    """The files that will be written: an .npy holds one array, so intervals go beside it."""
+    beside = [path.with_name(f"{path.stem}.interval.npy")] if with_intervals and path.suffix == ".npy" else []
+    return [path, *beside]
+
+
+def write(path: Path, found: Weighing) -> list[Path]:
+    """Write the weights, whole or not at all; returns the files."""
+    import numpy as np
+
+    from vestige import store
+
+    columns = {"weight": found.weights.numpy()}
+    if found.interval is not None:
+        columns["low"], columns["high"] = found.interval.numpy().T
+    written = places(path, found.interval is not None)
+    # The intervals first: whoever finds the weights finds all of it.
+    for place in reversed(written):
+        buffer = io.BytesIO()
+        if path.suffix == ".npz":
+            np.savez_compressed(buffer, allow_pickle=False, **columns)
+        elif path.suffix == ".csv":
+            text = np.stack(list(columns.values()), 1)
+            np.savetxt(buffer, text, fmt="%.17g", delimiter=",", header=",".join(columns), comments="")
+        else:
+            np.save(
+                buffer,
+                columns["weight"] if place == path else np.stack([columns["low"], columns["high"]], 1),
+                allow_pickle=False,
+            )
+        store.write_bytes(place, buffer.getvalue())
+    return written
