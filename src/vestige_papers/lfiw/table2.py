@@ -47,8 +47,7 @@ from vestige.continual.record import Record
 from vestige.core import checks, rng
 from vestige.core.checks import refuse
 from vestige.generators.pictures import pack
-from vestige.nets import training
-from vestige.nets.classifier import Classifier
+from vestige.nets import Classifier, training
 from vestige.nets.convolutional import image_shape
 from vestige.ratios import Affine, platt
 from vestige.runner import BEYOND, Claim, Finding, Gap, Line, NotJudged, OnProgress, Rule, gap, line, some, those
