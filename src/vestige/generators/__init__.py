@@ -1,11 +1,15 @@
-"""Generators: they learn condition after condition, and draw samples of each. Each kind has a line in the dict."""
+"""Generators: they learn condition after condition, and draw samples of each. Each kind has a line in the dict.
+
+For a generator of your own: `Player`, `gradient_penalty`, `follow` and `settle` train a GAN, `curves` and `spread` say
+how it went.
+"""
 
 from pathlib import Path
 from typing import Any
 
 from vestige.core import checks
-from vestige.generators.adversarial import FGAN, WGAN, WGANGP
-from vestige.generators.base import Generator, ReplaySource
+from vestige.generators.adversarial import FGAN, WGAN, WGANGP, Player, follow, gradient_penalty, settle
+from vestige.generators.base import Generator, Progress, ReplaySource, curves, spread
 from vestige.generators.per_class import ConvGAN, DenseGAN
 from vestige.generators.vae import VAE
 
@@ -31,4 +35,17 @@ def load(path: str | Path) -> Generator:
     return Generator.load(path, {kind.__name__: kind for kind in GENERATORS.values()})
 
 
-__all__ = ["GENERATORS", "Generator", "ReplaySource", "build", "load"]
+__all__ = [
+    "GENERATORS",
+    "Generator",
+    "Player",
+    "Progress",
+    "ReplaySource",
+    "build",
+    "curves",
+    "follow",
+    "gradient_penalty",
+    "load",
+    "settle",
+    "spread",
+]

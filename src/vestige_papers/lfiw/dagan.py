@@ -55,12 +55,13 @@ from torch.nn import functional
 from vestige.core import NotEstimable, NotFitted, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, declared, learnt, option
 from vestige.features.rows import admit, numbers
-from vestige.generators.adversarial import Player, follow, gradient_penalty, settle
-from vestige.generators.base import ROWS, STRETCHES, Progress, curves, spread
+from vestige.generators import Player, Progress, curves, follow, gradient_penalty, settle, spread
 from vestige.nets.convolutional import image_shape
-from vestige.nets.gan import SLOPE
 from vestige.store.stored import Stored
 
+ROWS = 2048  # drawn in one pass; bounds memory
+STRETCHES = 50  # points of a training curve
+SLOPE = 0.2  # of the leaky ReLU below zero
 NOISE_MAPS = 16  # coarsest maps that the noise makes
 COPY = 6.0  # logits between white and black in the copy that the U-net begins near
 REACH = 0.1  # of the image's side
