@@ -16,7 +16,8 @@ import torch
 from toys import blobs
 from vestige import metrics, ratios, store
 from vestige.continual import protocol
-from vestige.continual.learners import METHODS, Learner, Vanilla, VanillaConfig, build
+from vestige.continual.learners import METHODS, Learner, Vanilla, build
+from vestige.continual.learners.vanilla import VanillaConfig
 from vestige.core.errors import InputError, NotFitted, StoreError
 from vestige.data.stream import Task
 from vestige.data.streams import split

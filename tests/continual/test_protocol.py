@@ -8,7 +8,9 @@ from torch.nn import functional
 
 from toys import blobs
 from vestige.continual import protocol
-from vestige.continual.learners import Info, Spec, Vanilla, VanillaConfig, build
+from vestige.continual.learners import Spec, Vanilla, build
+from vestige.continual.learners.base import Info
+from vestige.continual.learners.vanilla import VanillaConfig
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.errors import InputError, VestigeError

@@ -27,7 +27,6 @@ import numpy as np
 import torch
 
 import vestige as vs
-from vestige.continual.generation import loop
 from vestige_papers.cdre.drifts import integrated_divergence
 from vestige_papers.lfiw import dagan as lfiw
 
@@ -54,7 +53,7 @@ VERSIONS: dict[str, int] = {
     "comparison/compare standardised": 2,
 }
 # The loops that run the entries of a kind have versions of their own.
-LOOPS = {"methods": vs.protocol, "generation": loop}
+LOOPS = {"methods": vs.protocol, "generation": vs.generation}
 # Options that may have another spelling: the first one that the class has is taken.
 SPELLINGS = {
     "batch": ("batch", "batch_size"),

@@ -15,7 +15,7 @@ the run is all there is to say. Its Record holds numbers of the CPU.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,7 +201,7 @@ def _accuracies(
     spaces = {"single": seen_outputs(stream, max(j, k)), "multi": list(test.outputs)}
     told = {"single": None, "multi": stream.info(j) if stream.declared.task_labels_at_test else None}
     right = dict.fromkeys(heads, 0)
-    for x, y in _batches(test, batch_size):
+    for x, y in zip(test.x.split(batch_size), test.y.split(batch_size), strict=True):
         scores: dict[bool, Tensor] = {}
         for head in heads:
             info = told[head] if learner.uses_task else None
@@ -234,10 +234,6 @@ def _uncertainty(
         for j, each in found.items():
             rows[name][j] = each[name]
     return rows
-
-
-def _batches(test: TestSet, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    return zip(test.x.split(size), test.y.split(size), strict=True)
 
 
 def reference_accuracies(reference: Record | ArrayLike | None, stream: Stream) -> Float64[Tensor, " t"] | None:

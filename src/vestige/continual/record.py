@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from jaxtyping import Float64
 from torch import Tensor
 
 from vestige import store
 from vestige.core import InputError, StoreError, checks, machine
+from vestige.core.plain import plain
 from vestige.metrics.matrix import MatrixSummary, summary
 
 FIRST_EDITION = {"experiment": 0}
@@ -111,10 +113,11 @@ class Record:
     def _fields(self) -> dict[str, Any]:
         """As they are stored."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("matrices", "baseline", "values"):
-            fields[name] = {key: _to_lists(value) for key, value in fields[name].items()}
-        fields["reference"] = None if self.reference is None else _to_lists(self.reference)
-        return fields | {"id": self.id}
+        return (
+            fields
+            | {name: plain(fields[name]) for name in ("matrices", "baseline", "values", "reference")}
+            | {"id": self.id}
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -132,8 +135,8 @@ class Record:
         if missing:
             raise StoreError(f"{where}: key '{missing[0]}' is missing or unknown.")
         for name in ("matrices", "baseline", "values"):
-            fields[name] = {key: _from_lists(value) for key, value in fields[name].items()}
-        fields["reference"] = None if fields["reference"] is None else _from_lists(fields["reference"])
+            fields[name] = {key: _tensor(value) for key, value in fields[name].items()}
+        fields["reference"] = None if fields["reference"] is None else _tensor(fields["reference"])
         record = cls(**fields)
         if record.id != stored_id:
             raise StoreError(f"{where}: key 'id' does not match the configuration it names.")
@@ -151,11 +154,7 @@ def identity(kind: type, parameters: Iterable[tuple[str, Tensor]]) -> dict[str, 
 
 
 def run_id(
-    config: Mapping[str, Any],
-    seed: int,
-    version: Mapping[str, int],
-    learner: str = "",
-    structure: Sequence[str] = (),
+    config: Mapping[str, Any], seed: int, version: Mapping[str, int], learner: str = "", structure: Sequence[str] = ()
 ) -> str:
     """The id of a run; that of a unit of an experiment is known before it runs, and without learner and structure."""
     raised = {name: number for name, number in version.items() if number != 1}
@@ -200,17 +199,6 @@ def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - a field of a Record
     return bool(type(one) is type(other) and one == other)
 
 
-def _to_lists(matrix: Tensor) -> Any:  # noqa: ANN401 - nested lists, or a number
-    def plain(value: Any) -> Any:  # noqa: ANN401 - nested lists of any depth
-        if isinstance(value, list):
-            return [plain(v) for v in value]
-        return value if math.isfinite(value) else None
-
-    return plain(matrix.tolist())
-
-
-def _from_lists(rows: Any) -> Tensor:  # noqa: ANN401
-    def filled(value: Any) -> Any:  # noqa: ANN401
-        return [filled(v) for v in value] if isinstance(value, list) else math.nan if value is None else value
-
-    return torch.tensor(filled(rows), dtype=torch.float64)
+def _tensor(rows: Any) -> Tensor:  # noqa: ANN401 - nested lists, or a number
+    """The inverse of `plain`: null is NaN."""
+    return torch.from_numpy(np.array(rows, dtype=np.float64))

@@ -28,6 +28,8 @@ from vestige.core import DataGone, InputError
 from vestige.core.machine import on_cpu
 from vestige.data.dataset import DataSet
 
+Inputs = Float[Tensor, "n *shape"]
+Labels = Int64[Tensor, " n"]
 Head = Literal["single", "multi"]
 TrainLogits = Literal["current", "seen", "all"]
 

@@ -33,10 +33,10 @@ import torch
 
 from vestige import data
 from vestige.continual import protocol
-from vestige.continual.learners import GeneratedReplay, Learner, Spec, WeightedReplay
-from vestige.continual.learners.dgr import DGRConfig
+from vestige.continual.learners import GeneratedReplay, Learner, Spec
+from vestige.continual.learners.generative_replay import DGRConfig
 from vestige.continual.learners.vgr import VGRConfig
-from vestige.continual.learners.weighted_replay import WeightedReplayConfig
+from vestige.continual.learners.weighted_replay import WeightedReplay, WeightedReplayConfig
 from vestige.continual.record import Record
 from vestige.metrics import matrix
 from vestige.runner import (
@@ -136,7 +136,7 @@ def learner_of(config: BeyondReplayConfig, row: str, stream: data.Stream, seed: 
     chosen: DGRConfig = DGRConfig(**common)
     if issubclass(kind, kinds.WeightedRow):
         chosen = WeightedReplayConfig(solver=solver, resample=resample, **weighing, **common)
-    return kinds.studied(kind(spec, chosen, seed=seed), study)  # type: ignore[arg-type]  # of its own class
+    return kinds.studied(kind(spec, chosen, seed=seed), study)
 
 
 def _skewed(group: Sequence[Record]) -> bool:

@@ -20,8 +20,15 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vestige.continual.learners.base import Spec
-from vestige.continual.learners.dgr import DGR, ConditionalReplay, DGRConfig, Label
-from vestige.continual.learners.generative_replay import GeneratorReplay, ReplayBatch, teach_all
+from vestige.continual.learners.generative_replay import (
+    DGR,
+    ConditionalReplay,
+    DGRConfig,
+    GeneratorReplay,
+    Label,
+    ReplayBatch,
+    teach_all,
+)
 from vestige.continual.learners.vgr import VGR
 from vestige.continual.learners.weighted_replay import (
     FollowedReplay,
@@ -29,7 +36,7 @@ from vestige.continual.learners.weighted_replay import (
     WeightedReplay,
     WeightsReport,
 )
-from vestige.continual.memory.rehearsal import batched
+from vestige.continual.memory import batched
 from vestige.core import rng
 from vestige.data.stream import Task
 from vestige.generators import Generator

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from vestige import data
 from vestige.continual import generation
-from vestige.continual.generation import DIVERGENCES, forgetting, intransigence, loop
+from vestige.continual.generation import DIVERGENCES, forgetting, intransigence
 from vestige.continual.record import Record
 from vestige.continual.versions import named
 from vestige.core import checks, rng
@@ -137,7 +137,7 @@ class GeneratorRuns(Experiment[CDREGeneratorConfig]):
 
     def versions(self, config: CDREGeneratorConfig) -> dict[str, int]:
         """Those of the row's generator and of the loop too."""
-        return super().versions(config) | named(ROWS[config.row][0]) | {"generation": loop.VERSION}
+        return super().versions(config) | named(ROWS[config.row][0]) | {"generation": generation.VERSION}
 
     def run(self, config: CDREGeneratorConfig, seed: int, on_progress: OnProgress) -> Record:
         """One generator through the classes."""

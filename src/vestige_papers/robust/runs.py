@@ -6,7 +6,7 @@ A unit is a `RobustSetting` with its `row` filled in. What it leaves open (None)
   "predictions are not constrained to be from the 'ground truth' task for either training or testing". Tested are the
   outputs of the tasks so far, which those of later tasks, never labels yet, have no part in.
 - VCL fits its coreset from the posterior, as its authors do; the coreset-only variant from the first prior, "the
-  initial prior each time" (`coreset_prior` of `vestige.continual.learners.vcl_coreset`).
+  initial prior each time" (`coreset_prior` of `vestige.continual.learners.vcl`).
 - Multi-headed, each task trains its own two outputs, EWC as well; coresets are fitted head by head.
 - VGR trains over all ten outputs, multi-headed too: a head a task is there "only a way of selecting predictions" (C.6),
   so that one run is read under both heads. A `Replayed` is a `RobustSetting` that says what is generated as well;

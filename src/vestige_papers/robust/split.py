@@ -12,7 +12,7 @@ tasks, no gap between the coreset variants.
 
 How near these two are depends on how long the coreset is trained on before a test, which B.3 fixes at 120 epochs, and
 on which prior holds that fit, which is not said. Fig. 6 is run with fewer and more steps as well, and each variant with
-the prior of the other (`coreset_prior` of `vestige.continual.learners.vcl_coreset`).
+the prior of the other (`coreset_prior` of `vestige.continual.learners.vcl`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The paper finds that multi-head every regularised method is near 99 % on MNIST, 
 them fall, that a few samples a class bring them back, and that RWalk with samples is best. It gives no spread.
 
 Beyond the printed rows there are RWalk without samples single-head, iCaRL and the rows with samples multi-head, and,
-for Vanilla-S, the other ways in which a memory may enter the loss (see `memory.rehearsal`): the paper does not
+for Vanilla-S, the other ways in which a memory may enter the loss (see `continual.memory`): the paper does not
 say which it used, and it matters more than the method. The printed rows are set beside "balanced",
 class-balanced example weights, which an early script of the authors computes.
 

@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional
 
 from toys import blobs
-from vestige.continual.learners import METHODS, Learner, Outputs, Rehearsal, build
+from vestige.continual.learners import METHODS, Learner, Rehearsal, build
+from vestige.continual.learners.base import Outputs
 from vestige.core.errors import InputError, UnknownName
 from vestige.data.streams import split
 

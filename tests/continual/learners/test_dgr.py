@@ -8,8 +8,7 @@ import toys
 from toys import blobs
 from vestige.continual import protocol
 from vestige.continual.learners import build
-from vestige.continual.learners.dgr import mixed
-from vestige.continual.learners.generative_replay import ReplayBatch
+from vestige.continual.learners.generative_replay import ReplayBatch, mixed
 from vestige.core.errors import InputError
 from vestige.data.streams import permuted, split
 

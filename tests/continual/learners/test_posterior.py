@@ -5,8 +5,9 @@ import torch
 from torch.nn import functional
 
 from toys import blobs
-from vestige.continual.learners import Vanilla, VanillaConfig, build, posterior
+from vestige.continual.learners import Vanilla, build, posterior
 from vestige.continual.learners.posterior import Posterior, how_sure
+from vestige.continual.learners.vanilla import VanillaConfig
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.data.streams import split

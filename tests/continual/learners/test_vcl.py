@@ -9,8 +9,7 @@ from torch.distributions import Normal, kl_divergence
 from toys import blobs
 from vestige.continual import protocol
 from vestige.continual.learners.base import Outputs, Spec
-from vestige.continual.learners.vcl import VCL, VCLConfig, expected_loss
-from vestige.continual.learners.vcl_coreset import CoresetConfig, CoresetOnly, VCLCoreset
+from vestige.continual.learners.vcl import VCL, CoresetConfig, CoresetOnly, VCLConfig, VCLCoreset, expected_loss
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.data.streams import permuted, split

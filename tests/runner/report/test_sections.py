@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from runner.report.planted import bare, matrix
-from vestige.continual.audit import QUESTIONS, Answer, Audit
+from vestige.continual.desiderata import QUESTIONS, Answer, Audit
 from vestige.continual.record import Record
 from vestige.core.plain import plain
 from vestige.metrics.uncertainty import unseen_task_roc

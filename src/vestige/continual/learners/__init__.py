@@ -1,4 +1,4 @@
-"""Learners: one file each. A new one is a file like `vanilla.py`, a line in `METHODS`, a row in the contract tests.
+"""Learners: one file a family. A new one is a file like `vanilla.py`, a line in `METHODS`, a row in the contract tests.
 
 `build("rwalk", stream, memory={"per_class": 10})` is RWalk with rehearsal; `rwalk_s` is a name for that with the memory
 of RWalk Table 1 (its `-S` rows) filled in. `build("rwalk", stream, preset="authors")` is the method as the code of
@@ -10,28 +10,36 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from vestige.continual.learners.base import Info, Learner, Outputs, Spec, TrainConfig
-from vestige.continual.learners.dgr import DGR
-from vestige.continual.learners.ensemble import Ensemble
-from vestige.continual.learners.ewc import EWC, EWCHuszar
-from vestige.continual.learners.ewc_pp import EWCPP
+from vestige.continual.learners.base import Learner, Outputs, Spec
 from vestige.continual.learners.gem import GEM
-from vestige.continual.learners.generative_replay import GeneratedReplay
+from vestige.continual.learners.generative_replay import DGR, GeneratedReplay
 from vestige.continual.learners.icarl import ICaRL, ICaRLHB1
 from vestige.continual.learners.joint import Joint
-from vestige.continual.learners.mc_dropout import MCDropout
-from vestige.continual.learners.pi import PI
-from vestige.continual.learners.posterior import Posterior
-from vestige.continual.learners.rwalk import RWalk
-from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
-from vestige.continual.learners.vcl import VCL, expected_loss
-from vestige.continual.learners.vcl_coreset import CoresetOnly, VCLCoreset
+from vestige.continual.learners.penalty import EWC, PI, EWCHuszar
+from vestige.continual.learners.posterior import Ensemble, MCDropout
+from vestige.continual.learners.rwalk import EWCPP, RWalk
+from vestige.continual.learners.vanilla import Vanilla
+from vestige.continual.learners.vcl import VCL, CoresetOnly, VCLCoreset, expected_loss
 from vestige.continual.learners.vgr import VGR, VGRVCL, VGRMCDropout
 from vestige.continual.learners.weighted_replay import WeightedReplay
-from vestige.continual.memory import Exemplars, Rehearsal
+from vestige.continual.memory import Rehearsal
 from vestige.core import checks
-from vestige.core.checks import one_of
 from vestige.data.stream import Stream
+
+__all__ = [
+    "METHODS",
+    "PRESETS",
+    "VCL",
+    "GeneratedReplay",
+    "Learner",
+    "Outputs",
+    "Rehearsal",
+    "Spec",
+    "Vanilla",
+    "WeightedReplay",
+    "build",
+    "expected_loss",
+]
 
 METHODS: dict[str, type[Learner]] = {
     "coreset_only": CoresetOnly,
@@ -88,9 +96,9 @@ def build(name: str, stream: Stream, *, seed: int = 0, preset: str | None = None
     as `memory` and `replay` are, may be given as a dict of those of its options that are to be other than the default.
     """
     owner = "methods.build"
-    method = METHODS[one_of(name, METHODS, "method", owner)]
+    method = METHODS[checks.one_of(name, METHODS, "method", owner)]
     chosen = FILLED_IN.get(name, {})
-    if preset is not None and one_of(preset, PRESETS, "preset", owner) == "authors":
+    if preset is not None and checks.one_of(preset, PRESETS, "preset", owner) == "authors":
         chosen = chosen | AUTHORS.get(method, _TRAINING)
     config = replace(method.default_config(), **chosen)
     given = checks.options(type(config), None, options, name)
@@ -101,41 +109,3 @@ def build(name: str, stream: Stream, *, seed: int = 0, preset: str | None = None
         elif part in given and given[part] is None and method.default_config().__dict__[part] is not None:
             checks.refuse(part, name, "given: it cannot do without", None)
     return method(Spec(stream.input_shape, stream.n_outputs), replace(config, **given), seed=seed)
-
-
-__all__ = [
-    "DGR",
-    "EWC",
-    "EWCPP",
-    "GEM",
-    "METHODS",
-    "PI",
-    "PRESETS",
-    "VCL",
-    "VGR",
-    "VGRVCL",
-    "CoresetOnly",
-    "EWCHuszar",
-    "Ensemble",
-    "Exemplars",
-    "GeneratedReplay",
-    "ICaRL",
-    "ICaRLHB1",
-    "Info",
-    "Joint",
-    "Learner",
-    "MCDropout",
-    "Outputs",
-    "Posterior",
-    "RWalk",
-    "Rehearsal",
-    "Spec",
-    "TrainConfig",
-    "VCLCoreset",
-    "VGRMCDropout",
-    "Vanilla",
-    "VanillaConfig",
-    "WeightedReplay",
-    "build",
-    "expected_loss",
-]

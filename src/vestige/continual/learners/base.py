@@ -1,9 +1,10 @@
 """The contract of every learner, and the few lines that all of them share.
 
-A method writes its own short `observe`; there are no hooks. What it must remember is declared: attributes that the
-class annotates and whose names end in `_` (tensors, dicts of them, numbers, random generators) are saved and restored
-here. `state_dict` is a flat dict of tensors whose names say what they are: `net.` the model, `memory.` kept samples,
-`optimizer.` its moments, anything else the method's own.
+A method writes its own short `observe`, and `set_up` if it begins with more than a network; there are no other hooks.
+What it must remember is declared: attributes that the class annotates and whose names end in `_` (tensors, dicts of
+them, numbers, random generators) are saved and restored here; dicts begin empty. `state_dict` is a flat dict of tensors
+whose names say what they are: `net.` the model, `memory.` kept samples, `optimizer.` its moments, anything else the
+method's own.
 
 The network, its first weights and whether its head is whole from the start or grows with the tasks are fields of every
 configuration. A head that grew gives the same training as a whole one of which only the seen outputs train: the new
@@ -13,10 +14,10 @@ rows are those that the whole network would have begun with.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_origin, get_type_hints
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -24,13 +25,14 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from vestige.continual.memory import Memory
+from vestige.continual.memory import Memory, testing
 from vestige.continual.record import identity
 from vestige.core import StoreError
 from vestige.core.checks import declared, option, refuse
-from vestige.data.stream import Task, TaskInfo
+from vestige.data.stream import Inputs, Labels, Task, TaskInfo
 from vestige.nets import INITS, NETS, Classifier, build_net
 from vestige.store import load_into, restore_tensors, to_tensors
+from vestige.store.codec import stored_names
 
 PARTS = {"net": "model", "optimizer": "optimizer", "memory": "memory"}  # of a state dict, and what `bytes` calls them
 
@@ -107,30 +109,20 @@ class Outputs:
         place[self.index] = torch.arange(len(self.outputs))
         return place
 
-    @cached_property
-    def neighbours(self) -> bool:
-        """Whether they lie side by side, so that a slice is enough."""
-        return self.outputs == tuple(range(self.outputs[0], self.outputs[-1] + 1))
-
-    def competing(
-        self, logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]
-    ) -> tuple[Float[Tensor, "n c"], Int64[Tensor, " n"]]:
+    def competing(self, logits: Float[Tensor, "n k"], y: Labels) -> tuple[Float[Tensor, "n c"], Labels]:
         """The logits that compete, and the place of each label among them; one outside is an error in a loss."""
         if self.by_class is not None:
             return logits.masked_fill(~self.by_class[y], -torch.inf), y
-        if len(self.outputs) == self.n_outputs and self.neighbours:
+        if self.outputs == tuple(range(self.n_outputs)):
             return logits, y
-        if self.neighbours:
-            first, last = self.outputs[0], self.outputs[-1]
-            return logits[:, first : last + 1], y - first
         return logits[:, self.index], self.place[y]
 
-    def losses(self, logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"]) -> Float[Tensor, " n"]:
+    def losses(self, logits: Float[Tensor, "n k"], y: Labels) -> Float[Tensor, " n"]:
         """The cross-entropy of each sample."""
         return functional.cross_entropy(*self.competing(logits, y), reduction="none")
 
     def loss(
-        self, logits: Float[Tensor, "n k"], y: Int64[Tensor, " n"], weights: Float[Tensor, " n"] | None = None
+        self, logits: Float[Tensor, "n k"], y: Labels, weights: Float[Tensor, " n"] | None = None
     ) -> Float[Tensor, ""]:
         """Mean over samples of weight times cross-entropy. The sum of the weights is not divided by."""
         if weights is None:
@@ -160,20 +152,31 @@ class Learner(ABC):
     resumable: ClassVar[bool] = True
 
     net: Classifier
+    memory: Memory | None
     config: TrainConfig  # a child that has settings of its own annotates it with their class
     outputs_: Outputs
     # Rows of the task under way that `begin_task` keeps out of training, such as a coreset; None: all are trained on.
     held_back_: Int64[Tensor, " m"] | None = None
 
     def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
-        default = self.default_config()
+        default, owner = self.default_config(), type(self).__name__
         if config is not None and not isinstance(config, type(default)):
-            refuse("config", type(self).__name__, f"a {type(default).__name__}", f"a {type(config).__name__}")
+            refuse("config", owner, f"a {type(default).__name__}", f"a {type(config).__name__}")
         self.spec, self.config, self.seed = spec, config or default, seed
-        declared(self.config, type(self).__name__)
+        declared(self.config, owner)
+        for name, part in vars(self.config).items():
+            if is_dataclass(part):
+                declared(part, f"the {name} of {owner}")
+        for name, hint in stored_names(type(self)).items():
+            if get_origin(hint) is dict:
+                setattr(self, name, {})
         self.outputs_ = Outputs.every(spec.n_outputs)
-        self.memory: Memory | None = None
         self.optimizer: torch.optim.Optimizer | None = None
+        self.net = self.whole_net()
+        if self.config.head == "grown":
+            self.net.hold((), self.net.head.weight[:0], self.net.head.bias[:0])
+        self.memory = self.fresh_memory()
+        self.set_up()
 
     @classmethod
     def default_config(cls) -> TrainConfig:
@@ -189,44 +192,36 @@ class Learner(ABC):
             self.optimizer = self.fresh_optimizer()
 
     @abstractmethod
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+    def observe(self, x: Inputs, y: Labels) -> Info:
         """Learn from one batch."""
 
     def end_task(self, task: Task) -> None:  # noqa: B027 - not every method has something to do
         """The task ends; this is the last look at its data. Nothing is kept, unless a method does."""
 
     @torch.no_grad()
-    def predict(self, x: Float[Tensor, "n *shape"], task: TaskInfo | None = None) -> Float[Tensor, "n k"]:
+    def predict(self, x: Inputs, task: TaskInfo | None = None) -> Float[Tensor, "n k"]:
         """Scores over all outputs, higher is likelier; the protocol decides which outputs compete."""
-        training = self.net.training
-        self.net.eval()
-        try:
+        with testing(self.net):
             return self.net(x)
-        finally:
-            self.net.train(training)
 
     @torch.no_grad()
-    def answer_of(self, weights: dict[str, Tensor], x: Float[Tensor, "n *shape"]) -> Float[Tensor, "n k"]:
+    def answer_of(self, weights: dict[str, Tensor], x: Inputs) -> Float[Tensor, "n k"]:
         """What the network said when its state was `weights`, as in testing."""
-        training = self.net.training
-        self.net.eval()
-        try:
+        with testing(self.net):
             logits: Tensor = functional_call(self.net, weights, (x,))
-            return logits
-        finally:
-            self.net.train(training)
+        return logits
 
     def whole_net(self) -> Classifier:
         """The network as it begins, with every output."""
         c, spec = self.config, self.spec
         return build_net(c.net, spec.input_shape, spec.n_outputs, hidden=c.hidden, init=c.init, seed=self.seed)
 
-    def fresh_net(self) -> Classifier:
-        """The network as it begins: with no output yet where the head grows."""
-        net = self.whole_net()
-        if self.config.head == "grown":
-            net.hold((), net.head.weight[:0], net.head.bias[:0])
-        return net
+    def fresh_memory(self) -> Memory | None:
+        """What it may keep of past data; None: nothing."""
+        return None
+
+    def set_up(self) -> None:  # noqa: B027 - not every method has something to do
+        """What a method begins with besides, and asks of its configuration as a whole: the end of the constructor."""
 
     def grow_head(self, info: TaskInfo) -> None:
         """Outputs that the task brings get their rows; the optimiser, if it goes on, moments of zero for them."""
@@ -238,24 +233,31 @@ class Learner(ABC):
         if new:
             self.net.grow(new, self.whole_net())
         if new and self.optimizer is not None:
-            before, self.optimizer = self.optimizer.state_dict()["state"], self.fresh_optimizer()
-            shapes = [p.shape for p in self.net.parameters()]
+            before, shapes = self.optimizer.state_dict()["state"], [p.shape for p in self.net.parameters()]
             state = {i: {k: padded(v, shapes[i]) for k, v in moments.items()} for i, moments in before.items()}
-            groups = self.optimizer.state_dict()["param_groups"]
-            self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+            self.optimizer = self.fresh_optimizer(state)
 
-    def fresh_optimizer(self) -> torch.optim.Optimizer:
-        """Over the whole network; fused, which does the same sums in one pass over the weights."""
+    def fresh_optimizer(self, moments: Mapping[int, dict[str, Tensor]] | None = None) -> torch.optim.Optimizer:
+        """Over the whole network, with these moments; fused, which does the same sums in one pass over the weights."""
         kind = torch.optim.SGD if self.config.optimizer == "sgd" else torch.optim.Adam
-        return kind(self.net.parameters(), lr=self.config.learning_rate, fused=True)
+        made = kind(self.net.parameters(), lr=self.config.learning_rate, fused=True)
+        if moments is not None:
+            made.load_state_dict({"state": moments, "param_groups": made.state_dict()["param_groups"]})
+        return made
+
+    def backward(self, loss: Float[Tensor, ""]) -> Info:
+        """The gradients of `loss` alone."""
+        assert self.optimizer is not None, "begin_task makes the optimiser"
+        self.optimizer.zero_grad()
+        loss.backward()
+        return Info(loss.detach())
 
     def step(self, loss: Float[Tensor, ""]) -> Info:
         """One optimiser step down `loss`."""
         assert self.optimizer is not None, "begin_task makes the optimiser"
-        self.optimizer.zero_grad()
-        loss.backward()
+        info = self.backward(loss)
         self.optimizer.step()
-        return Info(loss.detach())
+        return info
 
     def describe(self) -> dict[str, Any]:
         """The configuration as plain JSON, for the Record."""
@@ -264,14 +266,6 @@ class Learner(ABC):
     def identity(self) -> dict[str, Any]:
         """What the Record's id has of it besides its configuration: class, structure of the network, version."""
         return identity(type(self), self.net.named_parameters())
-
-    def method_state(self) -> dict[str, Tensor]:
-        """What the method itself has learnt, as its annotations declare it."""
-        return to_tensors(self)
-
-    def load_method_state(self, state: dict[str, Tensor]) -> None:
-        """The inverse of `method_state`."""
-        restore_tensors(self, state)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that is needed to go on, as flat tensors."""
@@ -282,7 +276,7 @@ class Learner(ABC):
             for i, moments in self.optimizer.state_dict()["state"].items():
                 state |= {f"optimizer.{i}.{k}": torch.as_tensor(v) for k, v in moments.items()}
         # A copy, so that training on does not change what was saved.
-        return {k: v.detach().clone() for k, v in (state | self.method_state()).items()}
+        return {k: v.detach().clone() for k, v in (state | to_tensors(self)).items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from `state`; a name, shape or type that does not fit is named."""
@@ -299,18 +293,16 @@ class Learner(ABC):
         if self.config.head == "grown":
             held = parts["net"]
             self.net.hold(held["outputs"].tolist(), held["head.weight"], held["head.bias"])
-        self.load_method_state(parts[""])
+        restore_tensors(self, parts[""])
         self.net.load_state_dict(parts["net"])
         if self.memory is not None:
             self.memory.load_state_dict(parts["memory"])
         if parts["optimizer"] or self.config.optimizer == "sgd":  # the latter holds nothing that could be stored
-            self.optimizer = self.fresh_optimizer()
             moments: dict[int, dict[str, Tensor]] = {}
             for key, value in parts["optimizer"].items():
                 i, _, name = key.partition(".")
                 moments.setdefault(int(i), {})[name] = value
-            groups = self.optimizer.state_dict()["param_groups"]
-            self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+            self.optimizer = self.fresh_optimizer(moments)
 
     def _check_net(self, state: dict[str, Tensor], owner: str) -> None:
         """Refuse weights of another network before anything has changed."""

@@ -21,15 +21,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Float, Float64
 from scipy.optimize import nnls
 from torch import Tensor
 
-from vestige.continual.learners.base import Info, Learner, Outputs, Spec, TrainConfig
+from vestige.continual.learners.base import Info, Learner, Outputs, TrainConfig
 from vestige.continual.learners.penalty import trained
 from vestige.continual.memory import ExemplarMemory, Exemplars
 from vestige.core.checks import option
-from vestige.data.stream import Task
+from vestige.data.stream import Inputs, Labels, Task
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,17 @@ class GEM(Learner):
     config: GEMConfig
     memory: ExemplarMemory
 
-    def __init__(self, spec: Spec, config: GEMConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
-        self.net = self.fresh_net()
-        self.memory = ExemplarMemory(self.config.memory, owner="GEM", seed=seed)
-        self.outputs_ = Outputs.every(spec.n_outputs, by_class=True)
+    def fresh_memory(self) -> ExemplarMemory:
+        """As the configuration has it; samples of several tasks meet in the loss."""
+        self.outputs_ = Outputs.every(self.spec.n_outputs, by_class=True)
+        return ExemplarMemory(self.config.memory, owner="GEM", seed=self.seed)
 
     def begin_task(self, task: Task) -> None:
         """The outputs and the optimiser of the task."""
         super().begin_task(task)
         self.memory.begin_task(task)
 
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+    def observe(self, x: Inputs, y: Labels) -> Info:
         """One step along the projected gradient."""
         assert self.optimizer is not None, "begin_task makes the optimiser"
         loss = self.loss(x, y)
@@ -108,7 +107,7 @@ class GEM(Learner):
         """Fill the memory."""
         self.memory.remember(task, self.net, self.outputs_.outputs)
 
-    def loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
+    def loss(self, x: Inputs, y: Labels) -> Float[Tensor, ""]:
         """Cross-entropy, each sample among the outputs of its own task where the stream trains those alone."""
         return self.outputs_.loss(self.net(x), y)
 

@@ -22,15 +22,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from vestige.continual.learners.base import Spec
 from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
-from vestige.continual.memory import Rehearsal, RehearsalMemory, unit_length
-from vestige.continual.memory.rehearsal import features_of
-from vestige.data.stream import Task, TaskInfo
+from vestige.continual.memory import Rehearsal, RehearsalMemory, features_of
+from vestige.continual.samplers import unit_length
+from vestige.data.stream import Inputs, Labels, Task, TaskInfo
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class ICaRLConfig(VanillaConfig):
 
 def icarl_losses(
     logits: Float[Tensor, "n k"],
-    y: Int64[Tensor, " n"],
+    y: Labels,
     old_logits: Float[Tensor, "n k"] | None,
     current: Bool[Tensor, " k"],
     older: Bool[Tensor, " k"],
@@ -56,7 +55,7 @@ def icarl_losses(
     return losses.sum(1)
 
 
-def class_means(features: Float[Tensor, "n f"], y: Int64[Tensor, " n"], k: int) -> Float[Tensor, "k f"]:
+def class_means(features: Float[Tensor, "n f"], y: Labels, k: int) -> Float[Tensor, "k f"]:
     """The mean of the unit-length features of each class, of unit length again; zero where there are none."""
     sums = features.new_zeros(k, features.shape[1]).index_add_(0, y, unit_length(features))
     return unit_length(sums)  # a mean has the direction of its sum
@@ -72,10 +71,10 @@ class ICaRLHB1(Vanilla):
     older_: Bool[Tensor, " k"]
     old_: dict[str, Tensor]  # the network as it was when the task began; empty in the first task
 
-    def __init__(self, spec: Spec, config: ICaRLConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
-        self.current_ = torch.zeros(spec.n_outputs, dtype=torch.bool)
-        self.older_, self.old_ = self.current_.clone(), {}
+    def set_up(self) -> None:
+        """No output has trained yet."""
+        self.current_ = torch.zeros(self.spec.n_outputs, dtype=torch.bool)
+        self.older_ = self.current_.clone()
 
     def begin_task(self, task: Task) -> None:
         """Freeze a copy of the network; outputs that are not the task's but trained before are distilled."""
@@ -86,7 +85,7 @@ class ICaRLHB1(Vanilla):
         self.current_[list(task.info.outputs)] = True
         self.older_ = trained & ~self.current_
 
-    def loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
+    def loss(self, x: Inputs, y: Labels) -> Float[Tensor, ""]:
         """Classification and distillation."""
         x, y, weights = self.memory.joined(x, y)
         old_logits = self.answer_of(self.old_, x) if self.old_ else None
@@ -98,7 +97,7 @@ class ICaRL(ICaRLHB1):
     """The nearest mean of exemplars."""
 
     @torch.no_grad()
-    def predict(self, x: Float[Tensor, "n *shape"], task: TaskInfo | None = None) -> Float[Tensor, "n k"]:
+    def predict(self, x: Inputs, task: TaskInfo | None = None) -> Float[Tensor, "n k"]:
         """Minus the distance to each class's mean."""
         held, k = self.memory, self.spec.n_outputs
         if len(held) == 0:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from vestige.continual.learners.base import Info, Learner, Spec, TrainConfig
+from vestige.continual.learners.base import Info, Learner
 from vestige.continual.memory import Memory
 from vestige.core import rng
-from vestige.data.stream import Task, TaskInfo
+from vestige.data.stream import Inputs, Labels, Task, TaskInfo
 
 
 class Joint(Learner):
@@ -33,20 +33,22 @@ class Joint(Learner):
     seen_: int
     drawn_: int
 
-    def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
-        self.net = self.fresh_net()
-        self.memory = Memory(budget=None)
-        self.allowed_ = torch.empty(0, spec.n_outputs, dtype=torch.bool)
+    def fresh_memory(self) -> Memory:
+        """Everything."""
+        return Memory(budget=None)
+
+    def set_up(self) -> None:
+        """Before the first task."""
+        self.allowed_ = torch.empty(0, self.spec.n_outputs, dtype=torch.bool)
         self._start_epoch(0, 0)
 
     def begin_task(self, task: Task) -> None:
         """Start anew: same initial weights, all outputs that the stream lets this task train on."""
         held = self.net.outputs
-        self.net, self.optimizer = self.fresh_net(), None
+        self.net, self.optimizer = self.whole_net(), None
         self.allowed_ = self._outputs_by_task(task.info)
         if held is not None:  # a head that grows: the outputs of the tasks before, as they began
-            self.net.grow(held.tolist(), self.whole_net())
+            self.net.hold(held.tolist(), self.net.head.weight[held], self.net.head.bias[held])
         self.grow_head(task.info)
         self.optimizer = self.fresh_optimizer()
         self._start_epoch(task.info.n, 0)
@@ -65,7 +67,7 @@ class Joint(Learner):
         self.order_ = torch.randperm(len(self.memory), generator=g)
         self.generator_ = g
 
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+    def observe(self, x: Inputs, y: Labels) -> Info:
         """Steps over this batch and its share of the old samples, mixed."""
         if self.seen_ >= self.n_:
             self._start_epoch(self.n_, self.epoch_ + 1)

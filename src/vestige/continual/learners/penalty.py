@@ -4,19 +4,48 @@ Its gradient is known, so it is added to the task's gradient after the backward 
 layers at once; autograd never sees it. State is a dict by parameter name: what is absent from the anchor is not pulled
 at. Where a head grew, its new rows get zeros in every such dict (`fitted`): no importance, so that nothing pulls at
 them either, and the rows of old outputs keep theirs.
+
+**EWC**, elastic weight consolidation (Kirkpatrick et al. 2017), with a Fisher and an anchor for every past task.
+
+    loss + lam / 2 * sum_k sum_i F_i^k (theta_i - theta_i^k)^2
+
+The paper stores every F^k and theta^k. Their sum is one quadratic in theta: with A = sum F^k and B = sum F^k theta^k
+its gradient is lam (A theta - B), so two vectors are kept whatever the number of tasks, and the penalty is the same.
+Where A is zero B is zero too, and the anchor B / A of that weight does not matter.
+
+`EWCHuszar` keeps the latest weights as the only anchor and sums the Fishers (Huszar 2018; Farquhar and Gal A.1, B.3):
+the penalty that follows from Bayes' rule, in which older tasks are not counted twice.
+
+The Fisher is `fisher_empirical` by default: exact, per sample, at the observed labels, over the outputs that trained.
+The other two (`fisher="true"`, `"batch"`) are options under their own names; they differ by orders of magnitude.
+`half_penalty=False` leaves the 1/2 out, and `normalise` scales each task's Fisher to [0, 1] before it is added, as
+RWalk does.
+
+**PI**, path integral, also called synaptic intelligence (Zenke et al. 2017).
+
+    omega_i <- omega_i - g_i * (change of theta_i)            at every step, g the gradient of the task's loss alone
+    Omega_i <- Omega_i + max(0, omega_i) / (D_i^2 + xi)       at a border, D_i the change of theta_i over the task
+    loss + lam * sum_i Omega_i (theta_i - theta_i^{k-1})^2
+
+The gradient leaves the pull out, as the sum is to tell where the task's own loss fell (`gradient="total"` takes the
+pull along); `damping` is xi, 0.1 in the paper, 1e-3 in the code of RWalk's authors. A negative omega (a weight along
+which the loss rose) counts as zero.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from vestige.continual.learners.base import Info, Spec, padded
+from vestige.continual.learners.base import Info, padded
 from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
-from vestige.data.stream import Task
+from vestige.core import rng
+from vestige.core.checks import option, refuse
+from vestige.data.stream import Inputs, Labels, Task
+from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
 
 Named = dict[str, Tensor]
 
@@ -99,39 +128,35 @@ def scaled(values: Named, normalise: str) -> Named:
     return {name: unit_range({name: value})[name] for name, value in values.items()}
 
 
+@dataclass(frozen=True)
+class PenaltyConfig(VanillaConfig):
+    """`lam` weighs the penalty."""
+
+    lam: float = option(0.1, low=0)
+
+
 class Penalised(Vanilla):
     """Training under a quadratic penalty; what the weights of the penalty are is a method's own."""
 
+    config: PenaltyConfig
     weight_: Named  # of each parameter, empty before the first task has ended
     anchor_: Named
 
-    def __init__(self, spec: Spec, config: VanillaConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
-        self.weight_, self.anchor_ = {}, {}
-
     @property
-    @abstractmethod
     def strength(self) -> float:
-        """What the penalty is multiplied by."""
+        """What the penalty is multiplied by: lam."""
+        return self.config.lam
 
     def begin_task(self, task: Task) -> None:
         """Nothing pulls at outputs that are new."""
         super().begin_task(task)
         self.weight_, self.anchor_ = fitted(self.weight_, self.net), fitted(self.anchor_, self.net)
 
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+    def observe(self, x: Inputs, y: Labels) -> Info:
         """One step down the loss and the penalty."""
-        info = self.backward(x, y)
+        info = self.backward(self.loss(x, y))
         self.penalised_step()
         return info
-
-    def backward(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
-        """The gradients of the loss alone."""
-        assert self.optimizer is not None, "begin_task makes the optimiser"
-        self.optimizer.zero_grad()
-        loss = self.loss(x, y)
-        loss.backward()
-        return Info(loss.detach())
 
     def penalised_step(self, path: Named | None = None, *, total: bool = False) -> None:
         """Add the gradient of the penalty, and step.
@@ -152,3 +177,124 @@ class Penalised(Vanilla):
     def penalty(self) -> float:
         """The penalty at this moment, up to a constant that does not depend on the weights."""
         return self.strength * pull_value(self.net, self.weight_, self.anchor_)
+
+
+@dataclass(frozen=True)
+class EWCConfig(PenaltyConfig):
+    """`lam` weighs the penalty; `fisher` says which Fisher.
+
+    `fisher_batch_size` bounds memory and changes nothing (None: what the network takes at once), except for "batch",
+    which is defined by it and needs a number. `fisher_samples` of the task, drawn by the seed, stand for all (None: all
+    of them).
+    """
+
+    lam: float = option(100.0, low=0)
+    half_penalty: bool = option(True)
+    fisher: str = option("empirical", among=("empirical", "true", "batch"))
+    fisher_batch_size: int | None = option(None, low=1)
+    fisher_samples: int | None = option(None, low=1)
+    normalise: str = option("none", among=NORMALISE)
+
+
+class EWC(Penalised):
+    """Every past task pulls the weights back to where it left them, each weight by its Fisher."""
+
+    config: EWCConfig
+
+    def set_up(self) -> None:
+        """The Fisher that is defined by a batch needs its size."""
+        if self.config.fisher == "batch" and self.config.fisher_batch_size is None:
+            refuse("fisher_batch_size", type(self).__name__, "a whole number where 'fisher' is 'batch'", None)
+
+    @property
+    def strength(self) -> float:
+        """lam / 2, or lam."""
+        return self.config.lam / 2 if self.config.half_penalty else self.config.lam
+
+    def fisher_of(self, task: Task) -> Named:
+        """That of the task that is ending, at the weights of now, over the outputs that it trains, scaled."""
+        c, net, outputs, x, y = self.config, self.net, self.outputs_, task.x, task.y
+        rows = c.fisher_batch_size or net.rows_at_once
+        if c.fisher_samples is not None and c.fisher_samples < len(y):
+            generator = rng.fork(self.seed, "fisher", task.info.index)
+            drawn = torch.randperm(len(y), generator=generator)[: c.fisher_samples]
+            x, y = x[drawn], y[drawn]
+
+        def summed(logits: Float[Tensor, "n k"], y: Labels) -> Float[Tensor, ""]:
+            return outputs.loss(logits, y) * len(y)
+
+        if c.fisher == "empirical":
+            found = fisher_empirical(net, x, y, loss=summed, rows=rows)
+        elif c.fisher == "true":
+            found = fisher_true(net, x, outputs=list(outputs.outputs), rows=rows)
+        else:
+            found = zeros(net)
+            for part_x, part_y in zip(x.split(rows), y.split(rows), strict=True):
+                for name, value in fisher_batch(net, part_x, part_y, loss=summed).items():
+                    found[name] += value * (len(part_y) / len(y))
+        return scaled(found, c.normalise)
+
+    def end_task(self, task: Task) -> None:
+        """Add this task's quadratic to those before it."""
+        super().end_task(task)
+        self.consolidate(task)
+
+    def consolidate(self, task: Task) -> None:
+        """The sum of all quadratics: its weight is A, its anchor B / A."""
+        fisher, here = self.fisher_of(task), copied(self.net)
+        if not self.weight_:
+            self.weight_, self.anchor_ = fisher, here
+            return
+        for name, new in fisher.items():
+            total = self.weight_[name] + new
+            pulled = self.weight_[name] * self.anchor_[name] + new * here[name]
+            self.anchor_[name] = torch.where(total > 0, pulled / total, here[name])
+            self.weight_[name] = total
+
+
+class EWCHuszar(EWC):
+    """One anchor, the latest weights, under the sum of all Fishers."""
+
+    def consolidate(self, task: Task) -> None:
+        """Add the Fisher, move the anchor."""
+        self.weight_ = {name: value + self.weight_.get(name, 0) for name, value in self.fisher_of(task).items()}
+        self.anchor_ = copied(self.net)
+
+
+GRADIENTS = ("task", "total")
+
+
+@dataclass(frozen=True)
+class PIConfig(PenaltyConfig):
+    """`lam` weighs the penalty (c in the paper); `damping` bounds the weight of what did not move. 0.1, as printed."""
+
+    damping: float = option(0.1, above=0)
+    gradient: str = option("task", among=GRADIENTS)
+
+
+class PI(Penalised):
+    """Weights along which past losses fell are held."""
+
+    config: PIConfig
+    path_: Named  # omega
+    start_: Named
+
+    def begin_task(self, task: Task) -> None:
+        """A new path starts here."""
+        super().begin_task(task)
+        self.path_, self.start_ = zeros(self.net), copied(self.net)
+
+    def observe(self, x: Inputs, y: Labels) -> Info:
+        """One step, and what it did to the task's loss, weight by weight."""
+        info = self.backward(self.loss(x, y))
+        self.penalised_step(self.path_, total=self.config.gradient == "total")
+        return info
+
+    def end_task(self, task: Task) -> None:
+        """Turn the path into importance."""
+        super().end_task(task)
+        here = copied(self.net)
+        for name, path in self.path_.items():
+            far = (here[name] - self.start_[name]).square() + self.config.damping
+            self.weight_[name] = self.weight_.get(name, 0) + path.clamp_min(0) / far
+        self.anchor_ = here

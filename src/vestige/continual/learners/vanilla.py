@@ -1,6 +1,6 @@
 """Vanilla: plain training on whatever comes. The floor for every other method, and the file to copy.
 
-Its argument `memory` adds rehearsal: samples of earlier tasks that join each batch (see `memory.rehearsal`). Every
+Its argument `memory` adds rehearsal: samples of earlier tasks that join each batch (see `memory`). Every
 method that is a child of this one has it. `vanilla_s` is a name for it with the memory of RWalk Table 1 filled in.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
-from vestige.continual.learners.base import Info, Learner, Outputs, Spec, TrainConfig
+from vestige.continual.learners.base import Info, Learner, Outputs, TrainConfig
 from vestige.continual.memory import Rehearsal, RehearsalMemory
-from vestige.data.stream import Task
+from vestige.data.stream import Inputs, Labels, Task
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Vanilla(Learner):
     config: VanillaConfig
     memory: RehearsalMemory | None
 
-    def __init__(self, spec: Spec, config: VanillaConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
-        self.net = self.fresh_net()
-        if self.config.memory is not None:
-            self.memory = RehearsalMemory(self.config.memory, spec.n_outputs, owner=type(self).__name__, seed=seed)
-            self.outputs_ = Outputs.every(spec.n_outputs, by_class=True)
+    def fresh_memory(self) -> RehearsalMemory | None:
+        """As the configuration has it; samples of several tasks then meet in the loss."""
+        if self.config.memory is None:
+            return None
+        self.outputs_ = Outputs.every(self.spec.n_outputs, by_class=True)
+        return RehearsalMemory(self.config.memory, self.spec.n_outputs, owner=type(self).__name__, seed=self.seed)
 
     def begin_task(self, task: Task) -> None:
         """The outputs and the optimiser of the task, and the samples that will join it."""
@@ -42,11 +42,11 @@ class Vanilla(Learner):
         if self.memory is not None:
             self.memory.begin_task(task)
 
-    def observe(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+    def observe(self, x: Inputs, y: Labels) -> Info:
         """One step."""
         return self.step(self.loss(x, y))
 
-    def loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
+    def loss(self, x: Inputs, y: Labels) -> Float[Tensor, ""]:
         """What a step goes down."""
         x, y, weights = (x, y, None) if self.memory is None else self.memory.joined(x, y)
         return self.outputs_.loss(self.net(x), y, weights)

@@ -14,22 +14,43 @@ Deviations. The paper starts variances at 1e-6. Taken literally (`log_var=math.l
 is learnt: its posterior, hardly wider than it began, is the next prior and holds every weight. The authors of VCL start
 log-variances at -6, and so do we. The maximum-likelihood fit is `fit_steps` batches long; the papers do not say how
 long. Batches and epochs are the protocol's to say: `vestige_papers.robust.published` has those of Farquhar and Gal.
+
+**Coresets** (`VCLCoreset`; section 6.2 of Farquhar and Gal, after Nguyen et al.), and coresets without VCL. When
+a task begins, `coreset` of its samples (k-center in input space, or at random) go to the memory and are withheld from
+training. Before a test the network trains on the memory, and the network that is tested is another one: the
+posterior that becomes the next prior has never seen a coreset. `coreset_fit` says how:
+- "together": all coresets at once, one network for every test (B.3: single-head);
+- "per_task": for the test of a task, its own coreset alone, from the same posterior each time. This is what the authors
+  of VCL do where each task has a head (B.4). It needs the task's label at test time and trains anew on old tasks: an
+  evaluation that does both is not one of continual learning, and an audit says so.
+
+`CoresetOnly` is the third variant of the section: the prior of every task is the first one, so nothing but the coreset
+speaks for the past. Means and variances go on from the last posterior; the prior alone is reset.
+
+Deviations. The fit is `coreset_steps` steps of full batches with a KL divided by the coreset's size. What it is taken
+from is `coreset_prior`: "posterior", the one before the fit, is the reading of VCL's authors; "first", the prior of the
+first task, is "the initial prior each time" of the third variant to the letter. The first holds weights where a narrow
+posterior has them (a deviation of 0.05 after 120 steps on Split MNIST: as many on 200 samples leave the old tasks
+almost where they were), the second, N(0, 1), hardly holds anything. Which is meant the paper leaves open. k-center
+starts at a sample drawn by the seed, theirs at the first row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vestige.continual.learners.base import Info, Outputs, Spec, TrainConfig
-from vestige.continual.learners.posterior import Posterior
+from vestige.continual.learners.posterior import Draws, Posterior
+from vestige.continual.memory import Memory
+from vestige.continual.samplers import SAMPLERS, View
 from vestige.core import rng
 from vestige.core.checks import option
-from vestige.data.stream import Task, TaskInfo
+from vestige.data.stream import Inputs, Labels, Task, TaskInfo
 from vestige.nets import Classifier, build_net
 from vestige.nets.bayesian import BayesNet
 from vestige.nets.training import adam, train
@@ -72,15 +93,14 @@ class VCL(Posterior):
     """The posterior of one task is the prior of the next."""
 
     config: VCLConfig
-    net: BayesNet  # type: ignore[assignment]
+    net: BayesNet
     rows_: int = 1  # of the task, those that train
     steps_: int = 0  # batches so far, from which the noise follows
 
-    def __init__(self, spec: Spec, config: VCLConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
+    def whole_net(self) -> BayesNet:  # type: ignore[override]
+        """A distribution over networks."""
         c = self.config
-        plain = build_net(c.net, spec.input_shape, spec.n_outputs, hidden=c.hidden, seed=seed)
-        self.net = BayesNet(plain, log_var=c.log_var, prior_std=c.prior_std)
+        return BayesNet(super().whole_net(), log_var=c.log_var, prior_std=c.prior_std)
 
     def begin_task(self, task: Task) -> None:
         """Take the task's outputs and its size; start the first one's means at a maximum-likelihood fit."""
@@ -96,11 +116,11 @@ class VCL(Posterior):
             self.net.start_at(found, rows=self.outputs_.index)
         self.rows_ = max(task.info.n - kept_out, 1)
 
-    def train_on(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Info:
+    def train_on(self, x: Inputs, y: Labels) -> Info:
         """One step down the expected loss and the KL."""
         return self.step(self.likelihood_loss(x, y) + self.net.kl(self.outputs_.index) / self.rows_)
 
-    def likelihood_loss(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> Float[Tensor, ""]:
+    def likelihood_loss(self, x: Inputs, y: Labels) -> Float[Tensor, ""]:
         """E_q[-log p(y | x, w)], a mean over rows and posterior samples."""
         return expected_loss(self.net, self.outputs_, x, y, self.config.train_samples, self.noise())
 
@@ -119,15 +139,111 @@ class VCL(Posterior):
         """Draws behind one prediction."""
         return self.config.test_samples
 
-    def draws(
-        self, x: Float[Tensor, "n *shape"], samples: int, generator: torch.Generator, task: TaskInfo | None = None
-    ) -> Iterator[Float[Tensor, "s n k"]]:
-        """Logits of `samples` draws of the posterior."""
-        return self.net.draw(x, samples, generator)
-
 
 def expected_loss(
     net: BayesNet, outputs: Outputs, x: Tensor, y: Tensor, samples: int, generator: torch.Generator
 ) -> Float[Tensor, ""]:
     """Mean cross-entropy over rows and posterior samples, all of them one batch."""
     return outputs.loss(net(x, samples, generator).flatten(0, 1), y.repeat(samples))
+
+
+@dataclass(frozen=True)
+class CoresetConfig(VCLConfig):
+    """How many samples of each task are kept (40 by k-center: B.3), which, and how they are used before a test."""
+
+    coreset: int = option(40, low=1)
+    coreset_sampler: str = option("k_center", among=("k_center", "uniform"))
+    coreset_fit: str = option("together", among=("together", "per_task"))
+    coreset_steps: int = option(120, low=0)
+    coreset_prior: str = option("posterior", among=("posterior", "first"))
+
+
+class VCLCoreset(VCL):
+    """VCL whose network trains once more, on what was kept, before it is tested."""
+
+    config: CoresetConfig
+    memory: Memory
+    competing_: dict[int, tuple[int, ...]]  # by task: the outputs that its samples compete among
+    tested_: dict[int, dict[str, Tensor]]  # networks by task; -1: whichever task; none while a task is under way
+
+    def fresh_memory(self) -> Memory:
+        """`coreset` samples of each task: it grows with their number."""
+        return Memory(None)
+
+    def begin_task(self, task: Task) -> None:
+        """Choose the coreset and withhold it."""
+        index = task.info.index
+        self.tested_ = {}
+        if len(task.y):
+            flat = task.x.flatten(1)
+            view = View(flat, flat.new_zeros(len(flat)), flat.new_zeros(len(flat), 1))
+            generator = rng.fork(self.seed, "coreset", index, device="cpu")
+            size = min(self.config.coreset, len(task.y) - 1)
+            self.held_back_ = SAMPLERS[self.config.coreset_sampler](view, size, generator=generator).to(task.y.device)
+            self.memory.add(task.x[self.held_back_], task.y[self.held_back_], index)
+        super().begin_task(task)
+        self.competing_[index] = self.outputs_.outputs
+
+    def end_task(self, task: Task) -> None:
+        """Hand the posterior on, then make the networks that will be tested."""
+        super().end_task(task)
+        self.held_back_ = None
+        if len(self.memory) == 0:  # a stream that tells no borders shows no task whole
+            return
+        for key in [-1] if self.config.coreset_fit == "together" else self.competing_:
+            self.tested_[key] = self.fitted([*self.competing_] if key == -1 else [key]).state_dict()
+
+    def fitted(self, tasks: list[int]) -> BayesNet:
+        """The network of now after training on the coresets of `tasks`; the network of now stays as it is."""
+        net = copy.deepcopy(self.net)
+        if self.config.coreset_prior == "first":
+            net.forget_prior()
+        else:
+            net.advance()
+        groups = self.groups(tasks)
+        total = sum(int(rows.sum()) for rows, _ in groups)
+
+        def loss(step: int) -> Tensor:
+            generator = rng.fork(self.seed, "coreset fit", len(self.competing_), tasks[0], len(tasks), step)
+            value = net.kl() / total
+            for rows, outputs in groups:
+                x, y = self.memory.x[rows], self.memory.y[rows]
+                part = expected_loss(net, outputs, x, y, self.config.train_samples, generator)
+                value = value + part * (len(y) / total)
+            return value
+
+        train(adam(net.parameters(), loss, self.config.learning_rate), self.config.coreset_steps)
+        return net
+
+    def groups(self, tasks: list[int]) -> list[tuple[Bool[Tensor, " m"], Outputs]]:
+        """Rows of the memory that one pass takes together: a task's; from the first prior, all that share outputs."""
+        parts: dict[tuple[int, ...], list[int]] = {}
+        for k in tasks:
+            parts.setdefault(self.outputs_of(k) if self.config.coreset_prior == "first" else (k,), []).append(k)
+        return [
+            (torch.isin(self.memory.task, torch.tensor(part)), Outputs(self.outputs_of(part[0]), self.spec.n_outputs))
+            for part in parts.values()
+        ]
+
+    def outputs_of(self, task: int) -> tuple[int, ...]:
+        """Where the head is shared all outputs of the latest task compete; where each task has its own, those."""
+        own, latest = self.competing_[task], self.outputs_.outputs
+        return latest if set(own) <= set(latest) else own
+
+    def draws(self, x: Inputs, samples: int, generator: torch.Generator, task: TaskInfo | None = None) -> Draws:
+        """From the network that was fitted to the coreset, of this task if it is told and has one."""
+        key = -1 if task is None else task.index
+        weights, net = self.tested_.get(key, self.tested_.get(-1)), self.net
+        if weights is not None:
+            net = copy.deepcopy(net)
+            net.load_state_dict(weights)
+        return net.draw(x, samples, generator)
+
+
+class CoresetOnly(VCLCoreset):
+    """The prior of every task is the first one; only the coreset, and where the last posterior left off, remembers."""
+
+    def end_task(self, task: Task) -> None:
+        """Forget the prior, then make the networks that will be tested."""
+        super().end_task(task)
+        self.net.forget_prior()

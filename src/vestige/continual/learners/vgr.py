@@ -28,9 +28,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vestige.continual.learners.base import Spec
 from vestige.continual.learners.generative_replay import GeneratedReplay, GeneratorReplay
-from vestige.continual.learners.mc_dropout import MCDropout, MCDropoutConfig
+from vestige.continual.learners.posterior import MCDropout, MCDropoutConfig
 from vestige.continual.learners.vcl import VCL, VCLConfig
 from vestige.core.checks import option
 from vestige.data.stream import Task
@@ -59,8 +58,8 @@ class VGR(VCL):
     config: VGRConfig
     replay_: GeneratorReplay
 
-    def __init__(self, spec: Spec, config: VGRConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
+    def set_up(self) -> None:
+        """No generator has learnt anything yet."""
         self.replay_ = generators_of(self)
 
     def begin_task(self, task: Task) -> None:
@@ -88,8 +87,8 @@ class VGRMCDropout(MCDropout):
     config: VGRMCDropoutConfig
     replay_: GeneratorReplay
 
-    def __init__(self, spec: Spec, config: VGRMCDropoutConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
+    def set_up(self) -> None:
+        """No generator has learnt anything yet."""
         self.replay_ = generators_of(self)
 
 

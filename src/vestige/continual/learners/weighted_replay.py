@@ -52,12 +52,11 @@ from torch import Tensor, nn
 
 from vestige.chains import Chain
 from vestige.continual.learners.base import Spec
-from vestige.continual.learners.dgr import DGR, ConditionalReplay, DGRConfig, Label
-from vestige.continual.learners.generative_replay import ReplayBatch
+from vestige.continual.learners.generative_replay import DGR, ConditionalReplay, DGRConfig, Label, ReplayBatch
 from vestige.core import VestigeError, VestigeWarning, rng
 from vestige.core.checks import option, refuse
 from vestige.core.machine import on_cpu
-from vestige.data.stream import Task
+from vestige.data.stream import Inputs, Task
 from vestige.generators import Generator
 from vestige.generators.vae import VAE
 from vestige.ratios import weights as weighing
@@ -82,7 +81,7 @@ class FrozenEncoder(nn.Module):
         mean, log_var = self.encoder(self.scale(x)).chunk(2, 1)
         return mean, log_var
 
-    def code(self, x: Float[Tensor, "n *shape"], blur: float, generator: torch.Generator) -> Float[Tensor, "n f"]:
+    def code(self, x: Inputs, blur: float, generator: torch.Generator) -> Float[Tensor, "n f"]:
         """A draw of each row's code, `blur` times as far from the mean as it should be."""
         mean, log_var = self(x.flatten(1).float())
         return mean + blur * (log_var / 2).exp() * torch.randn(mean.shape, generator=generator)
@@ -173,7 +172,7 @@ class GeneratorFollower:
         found = {int(task.task): task.estimates[WATCHED] for task in report.tasks}
         self.refused_ = {c: e.reason for c, e in found.items() if not e.known} | self.barred_
 
-    def log_ratio(self, x: Float[Tensor, "n *shape"], condition: int, *, seed: int) -> Float[Tensor, " n"]:
+    def log_ratio(self, x: Inputs, condition: int, *, seed: int) -> Float[Tensor, " n"]:
         """log p/q_t of samples of a condition; zero where it is refused or unknown."""
         if condition in self.refused_ or condition not in self.arrival_:
             return torch.zeros(len(x), dtype=torch.float64, device="cpu")
@@ -285,8 +284,9 @@ class WeightedReplay(DGR):
     config: WeightedReplayConfig
     replay_: FollowedReplay
 
-    def __init__(self, spec: Spec, config: WeightedReplayConfig | None = None, *, seed: int = 0) -> None:
-        super().__init__(spec, config, seed=seed)
+    def set_up(self) -> None:
+        """A chain needs as many samples as rows."""
+        super().set_up()
         if self.config.chain_samples < self.config.min_rows:
             must = f"at least 'min_rows', {self.config.min_rows}"
             refuse("chain_samples", type(self).__name__, must, self.config.chain_samples)

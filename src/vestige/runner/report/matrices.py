@@ -1,7 +1,7 @@
 """Matrices R[trained_up_to, tested_on]: coloured tables, what they sum up to, curves over tasks, and the plane.
 
 Everything is a mean over the seeds of an arm; the quantities are those of `metrics.matrix` on the stored matrices. The
-matrices of the protocol's heads hold accuracies, and so do some of a generator's (see `generation.summary`). Any other
+matrices of the protocol's heads hold accuracies, and so do some of a generator's (see `generation`). Any other
 holds divergences or losses, which are better when smaller, unless the Record's details say `better: up`.
 """
 
@@ -16,7 +16,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vestige import show as drawing
-from vestige.continual.generation.summary import LARGER_IS_BETTER
+from vestige.continual.generation import LARGER_IS_BETTER
 from vestige.continual.record import Record
 from vestige.metrics.matrix import MatrixSummary, summary
 from vestige.runner.experiment import Line

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from vestige.continual.memory import (
+from vestige.continual.samplers import (
     SAMPLERS,
     View,
     draw,

@@ -8,9 +8,10 @@ from torch.nn import functional
 
 from toys import blobs
 from vestige.continual import protocol
-from vestige.continual.learners import METHODS, Outputs, build
-from vestige.continual.memory import SAMPLERS
-from vestige.continual.memory.rehearsal import batched, class_weights, look_at
+from vestige.continual.learners import METHODS, build
+from vestige.continual.learners.base import Outputs
+from vestige.continual.memory import batched, class_weights, look_at
+from vestige.continual.samplers import SAMPLERS
 from vestige.core.errors import InputError, UnknownName
 from vestige.data.streams import blurred, permuted, split
 

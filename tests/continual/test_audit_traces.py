@@ -8,12 +8,10 @@ from torch import nn
 
 from toys import blobs
 from vestige import data
-from vestige.continual.audit import audit
-from vestige.continual.audit.traces import Traces, fingerprints, tensors_in
-from vestige.continual.audit.watched import WatchedLearner
+from vestige.continual.audit import Traces, WatchedLearner, audit, fingerprints, tensors_in
 from vestige.continual.learners import METHODS, build
 from vestige.continual.learners.vanilla import Vanilla
-from vestige.continual.learners.vcl_coreset import VCLCoreset
+from vestige.continual.learners.vcl import VCLCoreset
 from vestige.core import rng
 from vestige.data.streams import split
 

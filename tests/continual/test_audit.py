@@ -15,19 +15,18 @@ from vestige.continual.audit import (
     DESIDERATA,
     QUESTIONS,
     Facts,
+    WatchedLearner,
     audit,
     audit_of,
     audited_run,
     described,
     from_record,
-    growth,
 )
-from vestige.continual.audit.growth import grows, grows_exactly
-from vestige.continual.audit.watched import WatchedLearner
+from vestige.continual.desiderata import grows, grows_exactly, growth
 from vestige.continual.learners import build
 from vestige.continual.learners.base import Spec
 from vestige.continual.learners.vanilla import Vanilla
-from vestige.continual.learners.vcl_coreset import CoresetConfig, VCLCoreset
+from vestige.continual.learners.vcl import CoresetConfig, VCLCoreset
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.errors import InputError, StoreError
@@ -281,7 +280,7 @@ def test_the_time_of_watching_is_not_the_learners(monkeypatch):
         return answer(x, task)
 
     monkeypatch.setattr(learner, "predict", predict)
-    monkeypatch.setattr("vestige.continual.audit.watched.CLOCKS", {"train_cpu": lambda: now[0]})
+    monkeypatch.setattr("vestige.continual.audit.CLOCKS", {"train_cpu": lambda: now[0]})
     watched = WatchedLearner(learner, stream, seed=0)
     record = protocol.run(stream, watched)
     assert watched.own == {"train_cpu": [0.0, 40.0, 40.0]}

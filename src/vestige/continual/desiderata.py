@@ -3,18 +3,80 @@
 Five desiderata "ought either to be respected or to be explicitly mentioned as absent"; six more make an evaluation
 harder. `audit_of` answers them from `Facts`; who gathered those (a run, a Record, a description) does not matter. A
 fact that is None was not gathered, and its question is *not measured*, which is no praise. Limits are named here: tasks
-that make a sequence long, the least resemblance that counts; `growth` has those of a cost.
+that make a sequence long, the least resemblance that counts, what a cost may grow by.
+
+Does a cost grow with the number of tasks? A straight line through it, and what its slope is worth. Seconds are noisy:
+what counts is a share of their mean. Bytes are exact: what counts is any growth beyond the names of the outputs that a
+learner has seen, of which it may well keep a list.
+
+An evaluation of another paper is described in a small TOML file:
+
+    [evaluation]
+    name = "Two-task transfer"
+    tasks = 2
+    shared_head = true
+    labels_at_test = false
+    same_inputs = false          # tasks are the same inputs under a fixed map, such as a permutation
+    kept_samples = 0             # of past tasks, when the last one trains
+    retrains = false             # on past tasks, at any time
+    borders_told = true
+    continuous = false
+    overlapping = false
+    seconds = [10.0, 10.5]       # of training, by task
+    held_bytes = [100000, 100000]
+
+Every field but the name may be left out: its question is then not measured. What a file says is evidence by
+declaration, and the answer names the line.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from vestige.continual.audit.growth import NAMES, grows, grows_exactly, growth
-from vestige.core import StoreError
+import torch
+from scipy.stats import t as student
+
+from vestige.continual.record import Record
+from vestige.core import InputError, StoreError
+from vestige.core.checks import one_of
+from vestige.store.codec import decode
+
+NAMES = 256  # bytes a task that memory may grow by: eight for each output that is new, in a list or two
+
+
+def growth(costs: Sequence[float]) -> dict[str, float]:
+    """Slope of the least-squares line through the costs of tasks 1, 2, ..., as a share of their mean, and its error.
+
+    `margin` is half of the slope's 95 % interval (Student's t: tasks are few). NaN where there are fewer than three
+    tasks, or nothing was spent. `each` is the slope in units of the cost.
+    """
+    y = torch.tensor(list(costs), dtype=torch.float64)
+    n, mean = len(y), float(y.mean())
+    if n < 3 or not math.isfinite(mean) or mean <= 0:
+        return dict.fromkeys(("slope", "se", "margin", "each", "first", "last"), math.nan)
+    x = torch.arange(n, dtype=torch.float64) - (n - 1) / 2
+    slope = float((x * y).sum() / x.square().sum())
+    left = y - y.mean() - slope * x
+    se = math.sqrt(float(left.square().sum()) / (n - 2) / float(x.square().sum()))
+    share = {"slope": slope / mean, "se": se / mean, "margin": float(student.ppf(0.975, n - 2)) * se / mean}
+    return share | {"each": slope, "first": float(y[0]), "last": float(y[-1])}
+
+
+def grows(line: dict[str, float], *, least: float = 0.02) -> bool:
+    """Whether the slope is at least `least` of the mean cost a task, and its 95 % interval lies above zero."""
+    return line["slope"] >= least and line["slope"] > line["margin"]
+
+
+def grows_exactly(line: dict[str, float], *, beyond: float = NAMES) -> bool:
+    """Whether a cost without noise grows by more than `beyond` a task, however small a share of it that is."""
+    return line["each"] > beyond and line["slope"] > line["margin"]
+
 
 Verdict = Literal["holds", "fails", "not measured"]
 
@@ -209,3 +271,90 @@ def _growth(costs: Sequence[float] | None, what: str, *, exact: bool = False) ->
     )
     evidence += f"; up to {NAMES} bytes a task do not count" if exact else ""
     return Answer("fails" if (grows_exactly if exact else grows)(line) else "holds", evidence, line)
+
+
+TABLE = "evaluation"
+BOOLEANS = ("shared_head", "labels_at_test", "same_inputs", "retrains", "borders_told", "continuous", "overlapping")
+COUNTS = {"tasks": 1, "kept_samples": 0, "kept_bytes": 0}  # and the least that makes sense
+LARGEST = 2**53  # up to which a float is exact; nothing that is counted here comes near it
+FIELDS = ("name", *BOOLEANS, *COUNTS, "seconds", "held_bytes")
+
+
+def described(path: str | Path) -> Audit:
+    """The audit of the evaluation that the file describes; a bad file is refused by line and field."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: this is not text in UTF-8.") from None
+    except ValueError as error:  # what tomllib says of a bad file, and Python of a number with thousands of digits
+        raise InputError(f"{path}: this is not TOML: {error}.") from None
+    fields = document.get(TABLE)
+    if not isinstance(fields, dict) or set(document) != {TABLE}:
+        tables = ", ".join(f"[{name}]" for name in document) or "none"
+        raise InputError(f"{path}: there must be one table, [{TABLE}]. Got {tables} instead.")
+    if "name" not in fields:
+        raise InputError(f"{path}: the field 'name' is missing.")
+    lines = {name: _line(text, name) for name in fields}
+    for name, value in fields.items():
+        place = f"{path}, line {lines[name]}: "
+        try:
+            one_of(name, FIELDS, "field", "an evaluation")
+        except InputError as error:
+            raise InputError(place + str(error)) from None
+        _check(name, value, place, fields.get("tasks"))
+    where = {name: f"declared in line {line}" for name, line in lines.items()}
+    known = {name: value for name, value in fields.items() if name != "name"}
+    return audit_of(Facts(subject=fields["name"], where=where, **known))
+
+
+def _line(text: str, name: str) -> int:
+    pattern = re.compile(rf"""^\s*["']?{re.escape(name)}["']?\s*=""")
+    return next((i for i, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
+
+
+def _check(name: str, value: Any, place: str, tasks: Any) -> None:  # noqa: ANN401 - whatever the file says
+    if name == "name":
+        right, wanted = isinstance(value, str) and bool(value.strip()), "some words"
+    elif name in BOOLEANS:
+        right, wanted = isinstance(value, bool), "true or false"
+    elif name in COUNTS:
+        right = isinstance(value, int) and _cost(value) and value >= COUNTS[name]
+        wanted = f"a whole number from {COUNTS[name]} to {LARGEST}"
+    else:
+        right = isinstance(value, list) and bool(value) and all(_cost(v) for v in value)
+        wanted = f"a list of numbers from 0 to {LARGEST}, one a task"
+        if right and isinstance(tasks, int) and len(value) != tasks:
+            right, wanted = False, f"{wanted}, of which there are {tasks}"
+    if not right:
+        raise InputError(f"{place}the '{name}' of an evaluation must be {wanted}. Got {value!r} instead.")
+
+
+def _cost(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
+
+
+def from_record(record: Record) -> Audit:
+    """The audit that a Record carries, or what can be said of one that carries none."""
+    if record.audit is not None:
+        found: Audit = decode(Audit, record.audit)
+        return found
+    if not record.task_names:
+        raise InputError(f"The Record {record.id} is not of a stream of tasks: there is nothing to audit in it.")
+    return audit_of(facts_of(record))
+
+
+def facts_of(record: Record) -> Facts:
+    """What a Record of a stream of tasks says by itself."""
+    memory = record.bytes.get("memory")
+    held = [sizes for name, sizes in record.bytes.items() if name != "peak"]
+    return Facts(
+        subject=f"Record {record.id}",
+        tasks=len(record.task_names),
+        shared_head=record.head == "single",
+        kept_samples=None if memory is None or memory[-1] else 0,
+        kept_bytes=None if memory is None else memory[-1],
+        seconds=record.seconds.get("train_cpu"),
+        held_bytes=[float(sum(sizes)) for sizes in zip(*held, strict=True)] or None,
+    )

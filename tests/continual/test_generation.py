@@ -11,7 +11,7 @@ from torch import nn
 from toys import blobs
 from vestige import metrics
 from vestige.continual import generation
-from vestige.continual.generation.loop import spread_over
+from vestige.continual.generation import spread_over
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.errors import InputError, NotEstimable

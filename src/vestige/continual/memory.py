@@ -1,4 +1,18 @@
-"""Rehearsal: samples of past tasks, chosen when a task ends or as the stream passes, and put into a learner's loss.
+"""What a learner may keep of past data: counted, bounded, and nowhere else; and how it is used, by rehearsal.
+
+Everything a learner keeps of past data lives here, so that an audit can say how much that is. It stores inputs, labels
+and the index of the task each came from.
+
+The budget is a number of samples in total, or for each class, or both. `make_room` divides it: evenly among the
+classes, the remainder to those that came first, so that nothing is wasted and nothing rounds up past the budget; within
+a class evenly among the tasks that it came from. The samples of one class and task are kept in the order in which
+they were chosen, and what must go goes from the end of that order (iCaRL, Alg. 5), so the best chosen stay.
+
+Where nobody says when a task ends, a memory is filled by `offer` instead, batch by batch: reservoir sampling (Vitter
+1985, algorithm R). After any number of samples each of them is in the memory with the same probability, and any set of
+them as likely as any other of its size.
+
+Rehearsal puts samples of past tasks, chosen when a task ends or as the stream passes, into a learner's loss.
 
 At the end of a task each of its classes is looked at through the network of that moment, and a sampler chooses which
 samples to keep. Nothing else of the task stays. Where a stream tells no borders there is no such moment:
@@ -31,19 +45,129 @@ down, memory included.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor
+from torch import Tensor, nn
 
-from vestige.continual.memory.memory import Memory
-from vestige.continual.memory.samplers import SAMPLERS, View
-from vestige.core import rng
-from vestige.core.checks import declared, option, refuse
-from vestige.data.stream import Task
+from vestige.continual.samplers import SAMPLERS, View
+from vestige.core import InputError, StoreError, rng
+from vestige.core.checks import option, refuse
+from vestige.data.stream import Inputs, Labels, Task
 from vestige.nets import Classifier
+from vestige.store import restore_tensors, to_tensors
+
+__all__ = ["SAMPLERS", "ExemplarMemory", "Exemplars", "Memory", "Rehearsal", "RehearsalMemory"]
+
+SAMPLES = ("x", "y", "task")
+
+
+def shares(n: int, parts: int) -> list[int]:
+    """`n` divided among `parts`, the first of them getting one more where it does not divide. They sum to n."""
+    return [n // parts + (j < n % parts) for j in range(parts)]
+
+
+class Memory:
+    """Samples of past tasks.
+
+    `budget` is the largest number of them, `per_class` the largest number of one class. With neither the memory keeps
+    everything, which an audit will say.
+    """
+
+    offered_: int = 0  # samples that `offer` has seen
+
+    def __init__(self, budget: int | None, per_class: int | None = None) -> None:
+        for name, value in (("budget", budget), ("per_class", per_class)):
+            if value is not None and value < 0:
+                raise InputError(f"The '{name}' of Memory must be at least 0. Got {value} instead.")
+        self.budget, self.per_class = budget, per_class
+        self.x: Tensor = torch.empty(0)
+        self.y: Tensor = torch.empty(0, dtype=torch.int64)
+        self.task: Tensor = torch.empty(0, dtype=torch.int64)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def bytes(self) -> int:
+        """Size of all that is kept."""
+        return sum(t.numel() * t.element_size() for t in (self.x, self.y, self.task))
+
+    def make_room(self, classes: Int64[Tensor, " c"], task: int) -> dict[int, int]:
+        """Drop what must go so that `classes` of `task` can come in; how many of each may."""
+        kept = list(zip(self.y.tolist(), self.task.tolist(), strict=True))
+        groups = list(dict.fromkeys([*kept, *((label, task) for label in classes.tolist())]))
+        labels = list(dict.fromkeys(label for label, _ in groups))  # in the order in which they first came
+        portions = [sys.maxsize] * len(labels) if self.budget is None else shares(self.budget, len(labels))
+        room: dict[tuple[int, int], int] = {}
+        for label, share in zip(labels, portions, strict=True):
+            mine = [group for group in groups if group[0] == label]
+            share = share if self.per_class is None else min(share, self.per_class)
+            room |= dict(zip(mine, shares(share, len(mine)), strict=True))
+        taken = dict.fromkeys(groups, 0)
+        stays = []
+        for i, group in enumerate(kept):
+            if taken[group] < room[group]:
+                stays.append(i)
+            taken[group] += 1
+        rows = torch.tensor(stays, dtype=torch.int64)
+        self.x, self.y, self.task = self.x[rows], self.y[rows], self.task[rows]
+        return {label: room[label, task] for label in classes.tolist()}
+
+    def add(self, x: Inputs, y: Labels, task: int) -> None:
+        """Copy samples of one task into the memory; more than the budget allows is refused, not dropped."""
+        if self.budget is not None and len(self) + len(y) > self.budget:
+            raise InputError(
+                f"The 'x' of Memory.add must be at most {self.budget - len(self)} samples, what the budget of "
+                f"{self.budget} leaves. Got {len(y)} instead."
+            )
+        together = torch.cat([self.y, y])
+        if self.per_class is not None and len(y) and int(together.bincount().max()) > self.per_class:
+            raise InputError(
+                f"The 'y' of Memory.add must leave at most {self.per_class} samples in a class. "
+                f"Got {int(together.bincount().max())} of class {int(together.bincount().argmax())} instead."
+            )
+        self.x = torch.cat([self.x, x]) if len(self) else x.clone()
+        self.y = together
+        self.task = torch.cat([self.task, torch.full((len(y),), task, dtype=torch.int64)])
+
+    def offer(self, x: Inputs, y: Labels, task: int, *, generator: torch.Generator) -> None:
+        """Let a batch of the stream into the reservoir: sample i of the stream takes a place with chance budget / i."""
+        if self.budget is None or self.per_class is not None:
+            refuse("budget", "Memory.offer", "given, and 'per_class' not: a reservoir has one size", self.budget)
+        free = min(self.budget - len(self), len(y))
+        if free:
+            self.add(x[:free], y[:free], task)
+        # Chance works in float64 on the CPU, as in `samplers`: not every device has it.
+        count = torch.arange(self.offered_ + free + 1, self.offered_ + len(y) + 1, dtype=torch.float64, device="cpu")
+        place = (torch.rand(count.shape, generator=generator, dtype=count.dtype, device="cpu") * count).long()  # 0..i-1
+        mine = (place < self.budget).nonzero()[:, 0]
+        # Where two of a batch take one place, the later stays, as if they had come one after the other.
+        last = torch.full((self.budget,), -1, device="cpu").scatter_reduce_(0, place[mine], mine, "amax")
+        taken = (last >= 0).nonzero()[:, 0]
+        if len(taken):
+            rows = free + last[taken]
+            self.x[taken], self.y[taken], self.task[taken] = x[rows], y[rows], task
+        self.offered_ += len(y)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The samples, and what the memory has learnt besides."""
+        return {"x": self.x, "y": self.y, "task": self.task} | to_tensors(self)
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """The inverse of `state_dict`. More than the budget allows is refused here too."""
+        y = state["y"]
+        in_class = int(y.bincount().max()) if len(y) else 0
+        for name, budget, held in (("budget", self.budget, len(y)), ("per_class", self.per_class, in_class)):
+            if budget is not None and held > budget:
+                raise StoreError(f"The stored Memory holds {held} samples; the {name} of this one is {budget}.")
+        state = {key: value.clone() for key, value in state.items()}
+        self.x, self.y, self.task = state["x"], state["y"], state["task"]
+        restore_tensors(self, {key: value for key, value in state.items() if key not in SAMPLES})
 
 
 @dataclass(frozen=True)
@@ -73,19 +197,26 @@ class Rehearsal(Exemplars):
     finetune_batch_size: int = option(64, low=1)
 
 
-@torch.no_grad()
-def features_of(net: Classifier, x: Float[Tensor, "n *shape"]) -> Float[Tensor, "n f"]:
-    """What the last layer sees, in evaluation mode: the network is a `body` and a linear `head`."""
+@contextmanager
+def testing(net: nn.Module) -> Iterator[None]:
+    """Within it the network is in evaluation mode."""
     training = net.training
     net.eval()
     try:
-        return torch.cat([net.body(part) for part in x.split(net.rows_at_once)])
+        yield
     finally:
         net.train(training)
 
 
 @torch.no_grad()
-def look_at(net: Classifier, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"], outputs: tuple[int, ...]) -> View:
+def features_of(net: Classifier, x: Inputs) -> Float[Tensor, "n f"]:
+    """What the last layer sees, in evaluation mode: the network is a `body` and a linear `head`."""
+    with testing(net):
+        return torch.cat([net.body(part) for part in x.split(net.rows_at_once)])
+
+
+@torch.no_grad()
+def look_at(net: Classifier, x: Inputs, y: Labels, outputs: tuple[int, ...]) -> View:
     """What the network makes of samples, for a sampler."""
     features = features_of(net, x)
     log_p = net.answer(features)[:, list(outputs)].log_softmax(1)
@@ -113,7 +244,6 @@ class ExemplarMemory(Memory):
 
     def __init__(self, config: Exemplars, *, owner: str, seed: int) -> None:
         owner = f"the memory of {owner}"
-        declared(config, owner)
         if config.per_class is None and config.total is None:
             refuse("per_class", owner, "given where 'total' is not", "neither")
         if config.fill == "reservoir" and (config.total is None or config.per_class is not None):
@@ -139,7 +269,7 @@ class ExemplarMemory(Memory):
         kept = torch.cat(chosen)
         self.add(task.x[kept], task.y[kept], task.info.index)
 
-    def pass_by(self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]) -> None:
+    def pass_by(self, x: Inputs, y: Labels) -> None:
         """Let the stream's batch into the reservoir, where there is one."""
         if self.config.fill == "reservoir":
             generator = rng.fork(self.seed, "reservoir", self.offered_, device="cpu")
@@ -170,7 +300,7 @@ class RehearsalMemory(ExemplarMemory):
         self.task_rows_, self.seen_, self.drawn_ = task.info.n, 0, 0
 
     def joined(
-        self, x: Float[Tensor, "n *shape"], y: Int64[Tensor, " n"]
+        self, x: Inputs, y: Labels
     ) -> tuple[Float[Tensor, "m *shape"], Int64[Tensor, " m"], Float[Tensor, " m"] | None]:
         """The batch, the next samples of the memory, and the weights of both."""
         batch, new, replay = (x, y), len(y), self.config.replay
@@ -201,7 +331,7 @@ class RehearsalMemory(ExemplarMemory):
             self.drawn_ = size * self.seen_ // self.task_rows_
         return batched(size, start, self.drawn_, self.seed, "replay", self.task_index_)
 
-    def finetuning(self) -> Iterator[tuple[Float[Tensor, "n *shape"], Int64[Tensor, " n"]]]:
+    def finetuning(self) -> Iterator[tuple[Inputs, Labels]]:
         """The batches of the memory alone that train when a task ends: none unless they are asked for."""
         epochs = self.config.finetune_epochs if self.config.replay == "finetune" and len(self) else 0
         for epoch in range(epochs):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vestige import metrics
-from vestige.continual.generation.evaluator import HELD_OUT, Evaluator, traces, variety
+from vestige.continual.generation import HELD_OUT, Evaluator, traces, variety
 from vestige.data.stream import TestSet
 from vestige.features import ClassifierFeatures
 
