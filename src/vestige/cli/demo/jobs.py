@@ -60,8 +60,7 @@ def learn(
 
         learner = build(method, stream, seed=seed, hidden=config.hidden, **config.fields.get(method, {}))
         options: dict[str, Any] = {"seed": seed, "epochs": config.epochs, "batch_size": config.batch_size}
-        reference = records.get(REFERENCE)
-        records[method] = audited_run(stream, learner, reference=reference, on_progress=heard, **options)
+        records[method] = audited_run(stream, learner, reference=records.get(REFERENCE), on_progress=heard, **options)
     return records
 
 
