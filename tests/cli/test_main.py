@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from dataclasses import dataclass
 
@@ -174,17 +175,19 @@ def test_a_reader_that_leaves_early_is_met_with_silence(argv):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_ctrl_c_ends_a_waiting_command_with_130(tmp_path):
-    os.mkfifo(tmp_path / "slow.csv")
-    argv = [*VESTIGE, "matrix", str(tmp_path / "slow.csv")]
+def test_ctrl_c_ends_a_waiting_command_with_130():
+    argv = [*VESTIGE, "matrix", "-"]
     # A shell that runs this in the background has it ignore the signal, and a child inherits that.
     heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    read_end, write_end = os.pipe()
+    pipes = {"stdin": read_end, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     waiting = subprocess.Popen(argv, preexec_fn=heed, **pipes)
-    writer = os.open(tmp_path / "slow.csv", os.O_WRONLY)  # returns once the command has opened the other end
+    os.close(read_end)
+    os.write(write_end, b"0" * 2**18)  # more than a pipe holds: returns once the command reads
+    time.sleep(0.5)  # until it has read this and waits for more: between two reads Python hears no signal
     waiting.send_signal(signal.SIGINT)
     out, err = waiting.communicate(timeout=60)
-    os.close(writer)
+    os.close(write_end)
     assert (waiting.returncode, out, err) == (130, "", "Interrupted.\n")
 
 

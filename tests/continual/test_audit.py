@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 
 import pytest
 import torch
@@ -435,4 +436,10 @@ def test_a_bad_description_is_refused_by_line_and_field(tmp_path, change, words)
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "e.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="UTF-8"):
+        described(tmp_path / "e.toml")
+
+
+def test_a_description_in_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "e.toml")
+    with pytest.raises(InputError, match=r"e\.toml' must be a regular file\. Got a pipe"):
         described(tmp_path / "e.toml")

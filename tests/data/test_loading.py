@@ -1,6 +1,7 @@
 import dataclasses
 import gzip
 import hashlib
+import os
 import struct
 import tarfile
 
@@ -142,6 +143,12 @@ def test_a_broken_copy_is_refused_not_passed_over(nowhere, remote):
     with pytest.raises(InputError, match=FILES[0]):
         data.load("fashion_mnist")
     assert remote.asked == []
+
+
+def test_a_pipe_in_the_place_of_a_copy_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "mnist.npz")
+    with pytest.raises(InputError, match=r"mnist\.npz' must be a regular file\. Got a pipe"):
+        data.load("mnist", data_dir=tmp_path, download=False)
 
 
 def test_half_a_system_copy_is_none(nowhere, remote):

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import socket
 import subprocess
 import sys
 
@@ -213,12 +214,39 @@ def test_tensors_are_read_from_the_same_folder_alone(stored, name):
 def test_what_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(StoreError, match=r"nowhere\.json does not exist"):
         store.load(tmp_path / "nowhere.json", "thing")
-    with pytest.raises(StoreError, match="cannot be read: Is a directory"):
+    with pytest.raises(StoreError, match=r"must be a regular file\. Got a folder instead"):
         store.load(tmp_path, "thing")
     for text in ("[1]", "3", "[" * 100_000, '{"format": NaN}', "\x00"):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(StoreError, match=r"x\.json"):
             store.load(tmp_path / "x.json", "thing")
+
+
+def test_what_is_no_regular_file_is_refused_before_it_is_opened(tmp_path, stored):
+    os.mkfifo(tmp_path / "pipe.json")
+    with socket.socket(socket.AF_UNIX) as heard:
+        heard.bind(str(tmp_path / "socket.json"))
+    (tmp_path / "link.json").symlink_to(stored)
+    (tmp_path / "stuck.json").symlink_to("pipe.json")
+    names = {"pipe.json": "a pipe", "stuck.json": "a pipe", "socket.json": "a socket", ".": "a folder"}
+    for path, got in [(tmp_path / name, got) for name, got in names.items()] + [("/dev/zero", "a device")]:
+        with pytest.raises(InputError, match=rf"must be a regular file\. Got {got}.* instead"):
+            store.regular(path)
+    assert store.regular(tmp_path / "link.json").samefile(stored)
+    with pytest.raises(InputError, match="zero bytes"):
+        store.regular("a\0b")
+    with pytest.raises(FileNotFoundError):
+        store.regular(tmp_path / "nowhere")
+    with pytest.raises(StoreError, match=r"pipe\.json' must be a regular file"):
+        store.load(tmp_path / "pipe.json", "thing")
+
+
+def test_tensors_in_a_pipe_are_refused(stored):
+    tensors = stored.with_name(json.loads(stored.read_text())["tensors"]["file"])
+    tensors.unlink()
+    os.mkfifo(tensors)
+    with pytest.raises(StoreError, match=r"safetensors' must be a regular file\. Got a pipe"):
+        store.load(stored, "thing")
 
 
 # Atomicity.

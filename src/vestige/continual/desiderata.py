@@ -42,6 +42,7 @@ from typing import Any, Literal
 import torch
 from scipy.stats import t as student
 
+from vestige import store
 from vestige.continual.record import Record
 from vestige.core import InputError, StoreError
 from vestige.core.checks import one_of
@@ -284,7 +285,7 @@ def described(path: str | Path) -> Audit:
     """The audit of the evaluation that the file describes; a bad file is refused by line and field."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = store.regular(path).read_text(encoding="utf-8")
         document = tomllib.loads(text)
     except UnicodeDecodeError:
         raise InputError(f"{path}: this is not text in UTF-8.") from None

@@ -26,6 +26,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from PIL import Image
 
+from vestige import store
 from vestige.core import InputError
 from vestige.core.checks import refuse
 
@@ -104,7 +105,7 @@ class Npz:
 def open_npz(path: Path) -> Iterator[Npz]:
     """The .npz at `path`, for as long as the block lasts."""
     try:
-        raw = open(path, "rb")  # noqa: SIM115 - closed below; numpy leaves a torn file open
+        raw = open(store.regular(path), "rb")  # noqa: SIM115 - closed below; numpy leaves a torn file open
     except OSError as error:
         raise InputError(f"{path} cannot be read as an .npz file: {error.strerror}.") from None
     with raw:
@@ -131,7 +132,7 @@ UNSIGNED_BYTE = 8
 def read_idx(path: Path) -> NDArray[Any]:
     """The bytes in a gzipped idx file, in their shape; a torn file or a foreign one is refused by name."""
     try:
-        with gzip.open(path, "rb") as file:
+        with gzip.open(store.regular(path), "rb") as file:
             data = file.read()
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read as a gzipped idx file: {first_line(error)}.") from None
@@ -164,6 +165,7 @@ def climbs(name: str) -> bool:
 def read_members(path: Path, wanted: re.Pattern[str], *, max_bytes: int) -> dict[str, bytes]:
     """Every regular file whose whole name matches `wanted`, by name. One larger than `max_bytes` is refused."""
     try:
+        store.regular(path)
         return dict(_zip(path, wanted, max_bytes) if path.suffix == ".zip" else _tar(path, wanted, max_bytes))
     except BROKEN_ARCHIVE as error:
         raise InputError(f"{path} is a torn archive or none: {first_line(error)}.") from None

@@ -86,7 +86,7 @@ def find_npz(source: DataSource, data_dir: str | Path | None) -> Path | None:
     if not folder.is_dir():
         refuse("data_dir", "data.load", "a folder (it comes from the call, --data or VESTIGE_DATA)", str(folder))
     paths = [folder / f"{stem}.npz" for stem in (source.name, *source.other_stems)]
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if path.exists()), None)
 
 
 def find_system(source: DataSource) -> Path | None:

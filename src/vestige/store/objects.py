@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -46,6 +47,31 @@ def canonical(value: object) -> str:
 def content_id(value: object) -> str:
     """A short hash of what `value` says, for names of files and Records."""
     return _digest(canonical(value).encode())[:16]
+
+
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe (FIFO)",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def regular(path: str | os.PathLike[str]) -> Path:
+    """`path`, if a regular file is there or a link to one; whatever else it is is refused before it is opened.
+
+    Every file of a user goes through here: to open a pipe or a device may wait for ever. What is not there, or cannot
+    be looked at, is the OSError that opening it would have been.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except ValueError:  # a zero byte in the name
+        raise InputError(f"The name of a file must be without zero bytes. Got {os.fspath(path)!r} instead.") from None
+    if not stat.S_ISREG(mode):
+        got = KINDS.get(stat.S_IFMT(mode), "something else")
+        raise InputError(f"The file '{path}' must be a regular file. Got {got} instead.")
+    return Path(path)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -157,11 +183,13 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
     return fields, tensors
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, named: str = "") -> bytes:
     try:
-        return path.read_bytes()
+        return regular(path).read_bytes()
     except FileNotFoundError:
-        raise StoreError(f"{path} does not exist.") from None
+        raise StoreError(f"{path}{named} does not exist.") from None
+    except InputError as error:
+        raise StoreError(str(error)) from None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
 
@@ -222,11 +250,7 @@ def _load_tensors(path: Path, document: dict[str, Any]) -> dict[str, Tensor]:
         raise StoreError(f"{path}: key 'tensors.file' must be a plain file name. Got {name!r} instead.")
     tensor_path = path.with_name(name)
     try:
-        tensors: dict[str, Tensor] = load_tensors(tensor_path.read_bytes())
-    except FileNotFoundError:
-        raise StoreError(f"{tensor_path}, named by {path.name}, does not exist.") from None
-    except OSError as error:
-        raise StoreError(f"{tensor_path} cannot be read: {error.strerror}.") from None
+        tensors: dict[str, Tensor] = load_tensors(_read(tensor_path, f", named by {path.name},"))
     except (SafetensorError, ValueError, KeyError):
         raise StoreError(f"{tensor_path} is torn or not safetensors; restore it or run again.") from None
     for key in sorted(tensors.keys() | digests.keys()):

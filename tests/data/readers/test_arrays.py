@@ -1,4 +1,5 @@
 import io
+import os
 import re
 import struct
 import zipfile
@@ -32,6 +33,13 @@ def test_numbers_come_back_as_they_were(tmp_path, ending, dtype):
     samples = files.read(write(tmp_path, ending, array))
     assert samples.x.tolist() == array.astype(float).tolist()
     assert samples.columns == ("x0", "x1")
+
+
+@pytest.mark.parametrize("ending", files.FORMATS)
+def test_a_pipe_is_refused_before_it_is_opened(tmp_path, ending):
+    os.mkfifo(tmp_path / f"a{ending}")
+    with pytest.raises(InputError, match=r"must be a regular file\. Got a pipe"):
+        files.read(tmp_path / f"a{ending}")
 
 
 def test_foreign_byte_order_and_fortran_order(tmp_path):

@@ -141,8 +141,11 @@ def test_random_damage_to_any_format_is_an_answer_or_a_refusal(tmp_path):
 def test_what_cannot_be_opened_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"nowhere.csv must be one that can be read\. Got 'No such file"):
         read(tmp_path / "nowhere.csv")
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match=r"must be a regular file\. Got a folder"):
         read(tmp_path)
+    os.mkfifo(tmp_path / "R.csv")
+    with pytest.raises(InputError, match=r"R\.csv' must be a regular file\. Got a pipe"):
+        read(tmp_path / "R.csv")
 
 
 def test_a_file_beyond_the_limit_is_refused_before_it_is_parsed(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 
 import pytest
@@ -37,6 +38,8 @@ def test_every_record_is_found_once_at_any_depth(tmp_path):
     shutil.copy(deep, tmp_path / "copy.json")
     (tmp_path / "other.json").write_text(json.dumps({"format": "vestige/chain"}))
     (tmp_path / "list.json").write_text("[1, 2")
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
     assert [record.id for record in gather([tmp_path, deep])] == [second.id, first.id]
 
 
@@ -58,6 +61,9 @@ def test_what_is_not_there_or_damaged_is_named(tmp_path):
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(StoreError, match="format"):
         gather([tmp_path / "other.json"])
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(StoreError, match=r"pipe\.json' must be a regular file"):
+        gather([tmp_path / "pipe.json"])
 
 
 def test_two_presets_are_two_groups(dice, tmp_path):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
 
+from vestige import store
 from vestige.core import InputError
 
 # Every ending that is read, and the shape of what it holds.
@@ -66,9 +67,7 @@ def locate(where: str | os.PathLike[str], key: str | None = None) -> Address:
         refuse_file(path, f"a folder of images or end in {', '.join(FORMATS)}", f"the ending '{suffix}'")
     if key is not None and suffix not in (".npz", ".safetensors"):
         refuse_file(path, "an .npz or .safetensors file to hold the key", f"the key '{key}'")
-    if not path.is_file():
-        refuse_file(path, "a plain file", "a device, socket or pipe")
-    if path.stat().st_size == 0:
+    if store.regular(path).stat().st_size == 0:
         refuse_file(path, f"a whole {suffix} file", "an empty one")
     return Address(path, key, FORMATS[suffix])
 

@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from vestige import store
 from vestige.core import InputError
 from vestige.data.readers.tables import NOT_FINITE, NUMBER, is_missing
 
@@ -59,7 +60,7 @@ def _bytes(path: Path) -> bytes:
         if str(path) == "-":
             data = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
-            with path.open("rb") as file:
+            with store.regular(path).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputError(f"The file {path} must be one that can be read. Got '{error.strerror}' instead.") from None

@@ -172,6 +172,8 @@ def subject(record: Record) -> str:
 
 
 def _is_record(file: Path) -> bool:
+    if not file.is_file():  # nor is a folder or a pipe of such a name
+        return False
     with file.open("rb") as stream:
         return MARK.match(stream.read(MARK_BYTES)) is not None
 
