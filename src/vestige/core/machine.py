@@ -86,6 +86,17 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def free_memory() -> int:
+    """Bytes that this machine could give without swapping; 4 GB where it does not say."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    return 4 * 10**9
+
+
 class PeakMemory:
     """Largest resident size of this process since this was made, in bytes.
 

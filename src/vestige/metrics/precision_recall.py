@@ -191,7 +191,7 @@ def fit_centres(
         for x, w in sides:
             share = None if w is None else (w / w.sum()).numpy()
             replace = w is not None or rows > len(x)
-            drawn.append(x[torch.from_numpy(generator.choice(len(x), rows, replace=replace, p=share))])
+            drawn.append(x[torch.from_numpy(generator.choice(len(x), rows, replace=replace, p=share))].double())
         means = KMeans(min(clusters, sum(counts)), n_init=1, random_state=int(generator.integers(2**31)))
         with warnings.catch_warnings():
             # Fewer distinct rows than clusters leave clusters empty, which a histogram does not mind.
@@ -215,7 +215,7 @@ def histograms(
     for i in range(0, len(x), ASSIGNED_ROWS):
         part = torch.addmm(half_norms, (x[i : i + ASSIGNED_ROWS] - origin).to(torch.float32), flat.mT, alpha=-1)
         nearest = part.reshape(-1, runs, clusters).argmin(2) + offsets
-        counts.index_add_(0, nearest.flatten(), weights[i : i + ASSIGNED_ROWS].repeat_interleave(runs))
+        counts.index_add_(0, nearest.flatten(), weights[i : i + ASSIGNED_ROWS].double().repeat_interleave(runs))
     return counts.reshape(runs, clusters)
 
 
@@ -263,7 +263,7 @@ def prd(
     seed: int = 0,
 ) -> PRDResult:
     """The PRD curve of the model's samples `q` against real samples `p`."""
-    x, y, x_w, y_w = two_sets(p, q, p_weights, q_weights, "prd")
+    x, y, x_w, y_w = two_sets(p, q, p_weights, q_weights, "prd", dtype=None)
     angles = checks.whole(angles, "angles", "prd", low=3)
     centres = fit_centres([(x, x_w), (y, y_w)], clusters=clusters, runs=runs, seed=seed)
     of_p, of_q = (histograms(rows, uniform(rows, w), centres) for rows, w in ((x, x_w), (y, y_w)))

@@ -26,6 +26,7 @@ from vestige.ratios.permutation import permutation_test
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.weights import Diagnosis, diagnose, resample
 from vestige.vestiges.lines import METRICS, PAIR_ROWS, metric_estimates, some_rows
+from vestige.vestiges.plan import Plan, plan, projected
 
 # Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
 SCALE_GAP = 100.0
@@ -65,6 +66,7 @@ class Comparison:
     ratio: dict[str, Any]
     conclusion: str
     warnings: tuple[str, ...]
+    plan: Plan  # what each part saw, and the cost that was announced
 
 
 def compare(
@@ -77,38 +79,54 @@ def compare(
     level: float = 0.95,
     rows: int = FIT_ROWS,
     pair_rows: int = PAIR_ROWS,
+    memory: float | None = None,
     seed: int = 0,
     names: tuple[str, str] = ("real", "fake"),
+    on_plan: Callable[[Plan], None] = lambda _: None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Every divergence and metric of the model's rows `q` (weighted on request) against the data `p`.
 
     `standardise` scales the features of the metrics by the mean and deviation of `p`; ratios do so by themselves. A
-    ratio is fitted on at most `rows` rows a side; metrics that cost pairs of rows see at most `pair_rows`.
+    ratio is fitted on at most `rows` rows a side; metrics that cost pairs of rows see at most `pair_rows`. Both are
+    lowered where `memory` bytes (None: half of what is free) would not do. `on_plan` is told the cost before the work
+    begins, `on_step` the name of each part. Of more than 256 features a ratio that is not named sees 64 principal
+    components, and divergences are "at least".
     """
     x, y = checks.pair(p, q, "compare", dtype=None)
     weights = checks.weights(q_weights, len(y), "q_weights", "compare")
     level = checks.number(level, "level", "compare", low=0, high=1, open_low=True, open_high=True)
     x, y, warnings = _without_constants(x, y)
+    planned = plan(len(x), len(y), x.shape[1], rows=rows, pair_rows=pair_rows, memory=memory, owner="compare")
+    on_plan(planned)
     on_step("ratio")
-    found = held_out(x, y, q_weights=weights, estimator=estimator, rows=rows, seed=seed)
+    seen_p, seen_q, told = projected(x, y, planned, estimator, seed)
+    found = held_out(seen_p, seen_q, q_weights=weights, estimator=estimator, rows=planned.rows, seed=seed)
     divergences = _divergences(found, weights, level)
+    if told:
+        divergences = {name: _at_least(estimate, told) for name, estimate in divergences.items()}
+        warnings += (told,)
     figures = {key: found.report["held_out"][key] for key in ("accuracy", "log_loss", "ece")}
     log_weights = found.log_ratio_q if weights is None else found.log_ratio_q + (weights * len(y)).log()
     diagnosis = diagnose(log_weights, **figures)
     on_step("test")
-    p_value = _p_value(x, y, weights, rows, seed)
+    p_value = _p_value(seen_p, seen_q, weights, planned.rows, seed)
     if standardise:
         x, y, clipped = _standardised(x, y)
         warnings += clipped
     else:
         warnings += _scale_warning(x)
-    metrics = metric_estimates(x, y, q_weights=weights, level=level, pair_rows=pair_rows, seed=seed, on_step=on_step)
+    options: dict[str, Any] = {"level": level, "pair_rows": planned.pair_rows, "seed": seed, "on_step": on_step}
+    metrics = metric_estimates(x, y, q_weights=weights, **options)
     warnings += found.warnings + _gap_warning(found, divergences["kl"]) + diagnosis.warnings
     sentence = conclude(p_value, divergences["js"], diagnosis, *names, blind=found.blind)
-    return Comparison(
-        len(x), len(y), x.shape[1], divergences, metrics, p_value, diagnosis, found.report, sentence, warnings
-    )
+    known = divergences, metrics, p_value, diagnosis, found.report, sentence, warnings
+    return Comparison(len(x), len(y), x.shape[1], *known, planned)
+
+
+def _at_least(estimate: Estimate, told: str) -> Estimate:
+    """A divergence of a projection is at most that of the rows."""
+    return estimate.but(verdict="at least", reason=told) if estimate.verdict == "ok" else estimate
 
 
 def _without_constants(
@@ -210,7 +228,7 @@ def conclude(
     """One plain sentence: is there a difference, how large is it, and would weights correct it."""
     accuracy = diagnosis.accuracy if diagnosis.accuracy is not None else 0.5
     if p_value > ALPHA:
-        bound = "" if math.isnan(js.high) else f", and their JS divergence is at most {max(js.high, 0):.2g} nats"
+        bound = "" if js.verdict != "ok" else f", and their JS divergence is at most {max(js.high, 0):.2g} nats"
         return (
             f"No difference between {real} and {fake} was found (p = {p_value:.2g}): a classifier tells their rows "
             f"apart {accuracy:.1%} of the time{bound}."
@@ -218,7 +236,8 @@ def conclude(
     if blind:
         return f"The rows of {fake} differ from those of {real} (p = {p_value:.2g}); how much is not known: {blind}."
     word = next(word for limit, word in WORDS if accuracy < limit)
-    size = "" if math.isnan(js.value) else f", JS {js.value:.2g} [{max(js.low, 0):.2g}, {js.high:.2g}] nats"
+    size = f", JS {js.value:.2g} [{max(js.low, 0):.2g}, {js.high:.2g}] nats" if js.verdict == "ok" else ""
+    size = f", JS at least {max(js.low, 0):.2g} nats" if js.verdict == "at least" else size
     cure = {
         "good": f"weights can correct it, and leave {diagnosis.ess_fraction:.0%} of the rows",
         "usable with care": f"weights can correct it in part (effective share of rows {diagnosis.ess_fraction:.1%})",
