@@ -15,6 +15,7 @@ from benchmarks import peers
 BENCHMARKS = {
     "ratios": "benchmarks.ratios",
     "metrics": "benchmarks.metrics",
+    "compare": "benchmarks.compare",
     "bootstrap": "benchmarks.bootstrap",
     "protocol": "benchmarks.protocol",
     "methods": "benchmarks.methods",

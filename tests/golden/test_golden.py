@@ -116,7 +116,7 @@ def test_the_version_of_a_class_is_read(monkeypatch):
     assert cases.version_of("methods", "ewc") == getattr(vs.methods.METHODS["ewc"], "version", 1)
     monkeypatch.setattr(vs.methods.METHODS["ewc"], "version", 7, raising=False)
     assert cases.version_of("methods", "ewc") == 7
-    assert cases.version_of("comparison", "compare") == 1
+    assert cases.version_of("comparison", "weigh") == 1
     monkeypatch.setattr(vs.protocol, "VERSION", 3)
     assert cases.version_of("methods", "ewc") == 9
     assert "raise `VERSION` in vestige.continual.generation and" in cases.advice("generation", "run", [])

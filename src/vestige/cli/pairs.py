@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vestige.data.readers import ColumnReport
-    from vestige.vestiges import Comparison, Weighing
+    from vestige.vestiges import Comparison, Plan, Weighing
 
 NAMES = {
     "kl": "KL(real || fake)",
@@ -40,6 +40,8 @@ NAMES = {
     "prd_f1_8_precision": "PRD F1/8 (precision)",
 }
 
+LONG_WORK = 5.0  # seconds, from which on a plan is announced
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairVerb(output.SeededVerb):
@@ -53,8 +55,21 @@ class PairVerb(output.SeededVerb):
     """A ratio estimator of 'vestige list estimators'."""
     rows: int = 20_000
     """Fit the ratio on at most so many rows of either side."""
+    memory: Annotated[float | None, arg(metavar="GB")] = None
+    """Use at most so many gigabytes beside the data; half of what is free unless told."""
     drop: tuple[str, ...] = ()
     """Columns of the tables to leave out."""
+
+    def options(self, *names: str) -> dict[str, Any]:
+        """These options and those of every such verb, as the library takes them; long work is announced."""
+        found = {name: getattr(self, name) for name in ("estimator", "rows", "seed", *names)}
+        return found | {"memory": None if self.memory is None else self.memory * 1e9, "on_plan": announce}
+
+
+def announce(plan: Plan) -> None:
+    """What long work will cost, before it begins."""
+    if plan.seconds >= LONG_WORK:
+        output.note(f"plan: {plan}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +92,12 @@ class CompareVerb(PairVerb):
 
         p, q, columns = read_pair(self.real, self.fake, drop=self.drop)
         weights = None if self.weights is None else read_weights(self.weights, len(q))
-        names = ("estimator", "level", "rows", "pair_rows", "seed")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options = self.options("level", "pair_rows")
         options["standardise"] = self.scale == "standard" or (self.scale == "auto" and is_table(columns))
         real, fake = shown(self.real), shown(self.fake)
         sides = {fake: None} | ({} if weights is None else {f"{fake}, weighted,": weights})
         with output.progress("comparing", len(STEPS) * len(sides)) as advance:
-            options["on_step"] = lambda _: advance(1)
+            options["on_step"] = lambda part: advance(1, f"comparing: {part}")
             both = [compare(p, q, q_weights=w, names=(real, name), **options) for name, w in sides.items()]
         told = {"columns": columns, **vars(both[0])}
         self.answer(told | ({} if weights is None else {"weighted": both[1]}), *self._shown(columns, both))
@@ -177,10 +191,8 @@ class WeighVerb(PairVerb):
 
         self._check()
         p, q, columns = read_pair(self.real, self.fake, drop=self.drop)
-        names = ("estimator", "bootstrap", "rows", "seed")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names}
         with output.progress("fitting the ratio"):
-            found = weigh(p, q, min_ess=self.temper, **options)
+            found = weigh(p, q, min_ess=self.temper, **self.options("bootstrap"))
         off = [f"The ratio is off: {found.blind}."] if found.blind else []
         if not found.trustworthy and not self.anyway:
             why = " ".join([*found.final.warnings, *off])

@@ -73,7 +73,7 @@ def plan(n_p: int, n_q: int, d: int, *, rows: int, pair_rows: int, memory: float
 
 def _bytes(n_p: int, n_q: int, d: int, k: int, rows: int, pair_rows: int) -> float:
     fitted = min(rows, n_p) + min(rows, n_q)
-    ratio = 8 * fitted * 10 * (k + 8) + 8 * (n_p + n_q) * 12 + (4 * (n_p + n_q) * k + 12 * fitted * d if k < d else 0)
+    ratio = 8 * fitted * 10 * (k + 8) + 600 * (n_p + n_q) + (4 * (n_p + n_q) * k + 12 * fitted * d if k < d else 0)
     fid = 8 * (10 * d**2 + 3 * min(BLOCK, max(n_p, n_q)) * d)
     pairs = 8 * (min(pair_rows, n_p) + min(pair_rows, n_q)) * (4 * d + 2048)
     return max(ratio, fid + 4 * (n_p + n_q), pairs) if pair_rows else ratio
@@ -82,7 +82,7 @@ def _bytes(n_p: int, n_q: int, d: int, k: int, rows: int, pair_rows: int) -> flo
 def _operations(n_p: int, n_q: int, d: int, k: int, rows: int, pair_rows: int) -> float:
     """Additions and multiplications, weighed by how far each part stays below the speed of a plain product."""
     fitted = min(rows, n_p) + min(rows, n_q)
-    ratio = fitted * (4e6 + 3e4 * k) + (n_p + n_q) * (5e3 + 1e3 * k) + (40.0 * fitted * d * k if k < d else 0)
+    ratio = fitted * (4e6 + 3e4 * k) + (n_p + n_q) * (4e4 + 1.2e4 * k) + (40.0 * fitted * d * k if k < d else 0)
     if not pair_rows:
         return ratio
     pairs = 3 * 3.0 * (min(pair_rows, n_p) + min(pair_rows, n_q)) ** 2 * (d + 60)
@@ -94,10 +94,10 @@ def speed() -> float:
     """Additions and multiplications of a float64 product in a second of this process on this machine."""
     x = torch.ones(384, 384, dtype=torch.float64)
     x @ x
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(4):
         x @ x
-    return 4 * 2 * len(x) ** 3 / (time.perf_counter() - start)
+    return 4 * 2 * len(x) ** 3 / (time.process_time() - start)
 
 
 def principal(
