@@ -116,6 +116,16 @@ def test_control_characters_in_an_error_are_shown_and_not_obeyed(plant, capsys):
     assert capsys.readouterr().err == "error: evil\\x1b]0;title\\x07 [red]name[/red] \\udcff\n"
 
 
+def test_a_sentence_has_an_end(plant, capsys):
+    plant(InputError("a" * 100_000 + " end"))
+    assert main(["planted"]) == 2
+    said = capsys.readouterr().err
+    assert len(said) < 1600
+    assert said.endswith(" end\n")
+    assert main(["x" * 100_000]) == 2
+    assert len(capsys.readouterr().err) < 300
+
+
 def test_an_interrupt_is_130(plant, capsys):
     plant(KeyboardInterrupt())
     assert main(["planted"]) == 130

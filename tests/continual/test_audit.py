@@ -425,6 +425,11 @@ def test_a_description_is_audited_and_names_its_lines(tmp_path):
         (("kept_samples = 0", f"kept_samples = 1{'0' * 5000}"), "not TOML"),
         (("retrains = false", "seconds = []"), "line 8"),
         (("retrains = false", "seconds = [inf]"), "line 8"),
+        (("retrains = false", f"seconds = {'[' * 5000}{']' * 5000}"), "fewer than 100 levels"),
+        (("retrains = false", f"retrains = {'{a=' * 5000}1{'}' * 5000}"), "fewer than 100 levels"),
+        (("retrains = false", f"{'a.' * 20_000}a = 1"), "fewer than 100 levels"),  # the parser takes minutes
+        (("retrains = false", "retrains = false" + " " * 100_000), r"at most 100000 bytes\. Got 100"),
+        (("[evaluation]", "\n".join(f"[x{i}]" for i in range(5000))), r"^.{,700}$"),
     ],
 )
 def test_a_bad_description_is_refused_by_line_and_field(tmp_path, change, words):

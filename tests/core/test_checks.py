@@ -212,3 +212,25 @@ def test_an_unknown_name_suggests_the_nearest():
         checks.one_of("zzz", ["rwalk", "ewc"], "method", "Y")
     with pytest.raises(UnknownName, match=r"Got \['ewc'\] instead"):
         checks.one_of(["ewc"], ["rwalk", "ewc"], "method", "Y")
+
+
+@pytest.mark.parametrize("value", ["experiment-4", "x" * 10_000, "\n" * 10_000, ["a"] * 1000, 10**400])
+@pytest.mark.parametrize("owner", ["Y", "y" * 10_000])
+def test_a_sentence_about_an_unknown_name_stays_short(value, owner):
+    names = [f"experiment-{i:04}" for i in range(500)]
+    with pytest.raises(UnknownName) as refused:
+        checks.one_of(value, names, "name", owner)
+    assert len(str(refused.value)) <= checks.UNKNOWN
+    assert "experiment-0000, " in str(refused.value) or owner != "Y"
+    assert " more. Got " in str(refused.value) or owner != "Y"
+    assert "Did you mean" in str(refused.value) or value != "experiment-4"
+    with pytest.raises(UnknownName, match=r"must be one of 500 names\. Got"):
+        checks.one_of("x", [name * 30 for name in names], "name", "Y")
+
+
+def test_what_was_given_is_repeated_in_part():
+    with pytest.raises(InputError) as refused:
+        checks.refuse("x", "Y", "small", "a" * 1_000_000 + "z")
+    assert len(str(refused.value)) < 400
+    assert "aaa ... aaa" in str(refused.value)
+    assert "az instead." in str(refused.value)

@@ -155,10 +155,16 @@ def test_an_interrupted_run_keeps_what_was_finished(toy, tmp_path):
         ("[1, 2]", [1, 2]),
         ("1,2", [1, 2]),
         ("a,b", ["a", "b"]),
+        ("9" * 5000, "9" * 5000),  # Python reads no number of so many digits
     ],
 )
 def test_values_from_the_shell(text, value):
     assert parse(text) == value
+
+
+def test_a_value_of_too_many_levels_is_refused():
+    with pytest.raises(InputError, match=r"fewer levels of lists\. Got \[\[\[.{,300} instead\.$"):
+        parse("[" * 100_000)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from vestige.cli.policy import PolicyVerb
 from vestige.cli.report import ReportVerb
 from vestige.cli.run import RunVerb
 from vestige.core import InputError, VestigeError, VestigeWarning, __version__
+from vestige.core.errors import shortened
 
 OK, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
 
@@ -115,9 +116,8 @@ def _verb(args: list[str]) -> Any:  # noqa: ANN401 - whatever verb the first wor
     if args[0] not in VERBS:
         near = difflib.get_close_matches(args[0], VERBS, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise InputError(
-            f"The first word after 'vestige' must be one of {', '.join(VERBS)}. Got {args[0]!r} instead.{hint}"
-        )
+        got = shortened(repr(args[0]), 60)
+        raise InputError(f"The first word after 'vestige' must be one of {', '.join(VERBS)}. Got {got} instead.{hint}")
     return _parse(args[0], args[1:])
 
 

@@ -18,10 +18,13 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
+from vestige.core.errors import shortened
 from vestige.core.plain import plain
 from vestige.show.tables import Table as Table
 from vestige.show.tables import printable as printable
 
+# Characters of a sentence on stderr; the middle of a longer one, such as a name that has no end, is left out.
+SENTENCE = 1500
 # Wide enough that a table in a pipe or a file is never folded.
 UNFOLDED = 10_000
 
@@ -51,12 +54,16 @@ def note(text: str) -> None:
 
 def error(text: str) -> None:
     """A refusal or a failure."""
-    console(stderr=True).print(Text.assemble(("error: ", "bold red"), printable(text)), soft_wrap=True)
+    console(stderr=True).print(
+        Text.assemble(("error: ", "bold red"), shortened(printable(text), SENTENCE)), soft_wrap=True
+    )
 
 
 def warn(text: str) -> None:
     """A result that holds under conditions."""
-    console(stderr=True).print(Text.assemble(("warning: ", "bold yellow"), printable(text)), soft_wrap=True)
+    console(stderr=True).print(
+        Text.assemble(("warning: ", "bold yellow"), shortened(printable(text), SENTENCE)), soft_wrap=True
+    )
 
 
 def document(value: object) -> None:

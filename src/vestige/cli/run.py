@@ -14,6 +14,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from vestige.cli import output
 from vestige.cli.live import board
 from vestige.core import InputError
+from vestige.core.errors import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -174,5 +175,5 @@ class RunVerb(output.Verb):
 def _pair(text: str, option: str = "set") -> tuple[str, str]:
     field_name, equals, value = text.partition("=")
     if not equals or not field_name:
-        raise InputError(f"The '{option}' of vestige run must be FIELD=VALUE. Got {text!r} instead.")
+        raise InputError(f"The '{option}' of vestige run must be FIELD=VALUE. Got {shortened(repr(text))} instead.")
     return field_name, value

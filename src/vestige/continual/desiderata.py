@@ -46,6 +46,7 @@ from vestige import store
 from vestige.continual.record import Record
 from vestige.core import InputError, StoreError
 from vestige.core.checks import one_of
+from vestige.core.errors import shortened
 from vestige.store.codec import decode
 
 NAMES = 256  # bytes a task that memory may grow by: eight for each output that is new, in a list or two
@@ -278,23 +279,34 @@ TABLE = "evaluation"
 BOOLEANS = ("shared_head", "labels_at_test", "same_inputs", "retrains", "borders_told", "continuous", "overlapping")
 COUNTS = {"tasks": 1, "kept_samples": 0, "kept_bytes": 0}  # and the least that makes sense
 LARGEST = 2**53  # up to which a float is exact; nothing that is counted here comes near it
+MOST_BYTES = 100_000  # of a description
+MOST_LEVELS = 100  # of names within names (a.b.c) and lists within lists
+DOTTED = re.compile(rf"(?:[^\s.,=\[\]{{}}]*[ \t]*\.[ \t]*){{{MOST_LEVELS}}}")
 FIELDS = ("name", *BOOLEANS, *COUNTS, "seconds", "held_bytes")
 
 
 def described(path: str | Path) -> Audit:
     """The audit of the evaluation that the file describes; a bad file is refused by line and field."""
     path = Path(path)
+    size = store.regular(path).stat().st_size
+    if size > MOST_BYTES:
+        raise InputError(f"{path}: a description must have at most {MOST_BYTES} bytes. Got {size} instead.")
     try:
-        text = store.regular(path).read_text(encoding="utf-8")
-        document = tomllib.loads(text)
+        text = path.read_text(encoding="utf-8")
+        # The parser calls itself for a list in a list, and its time grows as the square of the levels of a name.
+        document = None if DOTTED.search(text) else tomllib.loads(text)
     except UnicodeDecodeError:
         raise InputError(f"{path}: this is not text in UTF-8.") from None
+    except RecursionError:
+        document = None
     except ValueError as error:  # what tomllib says of a bad file, and Python of a number with thousands of digits
-        raise InputError(f"{path}: this is not TOML: {error}.") from None
+        raise InputError(f"{path}: this is not TOML: {shortened(error)}.") from None
+    if document is None:
+        raise InputError(f"{path}: names and lists must have fewer than {MOST_LEVELS} levels. Got more instead.")
     fields = document.get(TABLE)
     if not isinstance(fields, dict) or set(document) != {TABLE}:
         tables = ", ".join(f"[{name}]" for name in document) or "none"
-        raise InputError(f"{path}: there must be one table, [{TABLE}]. Got {tables} instead.")
+        raise InputError(f"{path}: there must be one table, [{TABLE}]. Got {shortened(tables)} instead.")
     if "name" not in fields:
         raise InputError(f"{path}: the field 'name' is missing.")
     lines = {name: _line(text, name) for name in fields}
@@ -329,7 +341,9 @@ def _check(name: str, value: Any, place: str, tasks: Any) -> None:  # noqa: ANN4
         if right and isinstance(tasks, int) and len(value) != tasks:
             right, wanted = False, f"{wanted}, of which there are {tasks}"
     if not right:
-        raise InputError(f"{place}the '{name}' of an evaluation must be {wanted}. Got {value!r} instead.")
+        raise InputError(
+            f"{place}the '{name}' of an evaluation must be {wanted}. Got {shortened(repr(value))} instead."
+        )
 
 
 def _cost(value: Any) -> bool:  # noqa: ANN401

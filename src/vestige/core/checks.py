@@ -39,7 +39,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vestige.core.errors import InputError, UnknownName
+from vestige.core.errors import REPEATED, InputError, UnknownName, shortened
 
 __all__ = [
     "ArrayLike",
@@ -61,9 +61,12 @@ __all__ = [
 ]
 
 
+UNKNOWN = 300  # characters of a sentence about an unknown name
+
+
 def refuse(name: str, owner: str, must: str, got: object) -> NoReturn:
     """Raise the one error sentence."""
-    raise InputError(f"The '{name}' of {owner} must be {must}. Got {got} instead.")
+    raise InputError(f"The '{name}' of {owner} must be {must}. Got {shortened(got)} instead.")
 
 
 def number(
@@ -108,8 +111,19 @@ def one_of(value: object, options: Collection[str], name: str, owner: str) -> st
         return value
     near = difflib.get_close_matches(str(value), options, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    must = f"one of {', '.join(sorted(options))}"
-    raise UnknownName(f"The '{name}' of {owner} must be {must}. Got {value!r} instead.{hint}")
+    said = f" Got {shortened(repr(value), REPEATED // 5)} instead.{hint}"
+    head = f"The '{shortened(name, REPEATED // 5)}' of {shortened(owner, REPEATED // 5)} must be one of "
+    raise UnknownName(f"{head}{listed(sorted(options), UNKNOWN - len(head) - len(said) - 1)}.{said}")
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Names in at most `most` characters; how many there are besides is said."""
+    if len(whole := ", ".join(names)) <= most:
+        return whole
+    more = f" and {len(names)} more"
+    fitting = [n for n in range(len(names)) if len(", ".join(names[:n])) + len(more) <= most]
+    kept = fitting[-1] if fitting else 0
+    return f"{', '.join(names[:kept])} and {len(names) - kept} more" if kept else f"{len(names)} names"
 
 
 # What users may hand over wherever samples, labels or weights are asked for.

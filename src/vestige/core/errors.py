@@ -53,3 +53,13 @@ class MissingPackage(VestigeError, ImportError):
 
 class VestigeWarning(UserWarning):
     """A result that stands, but not on firm ground."""
+
+
+REPEATED = 300  # characters of what was given, in a sentence that refuses it
+
+
+def shortened(value: object, most: int = REPEATED) -> str:
+    """`value` as text of at most `most` characters: its middle is left out where it has more."""
+    text = str(value)
+    half = (most - 5) // 2
+    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"

@@ -26,6 +26,7 @@ from typing import Any, Protocol, get_args, get_origin, get_type_hints, runtime_
 from vestige import store
 from vestige.continual.record import Record
 from vestige.core import InputError, StoreError, checks
+from vestige.core.errors import shortened
 from vestige.runner.experiment import PRESETS, Experiment
 from vestige.runner.registry import EXPERIMENTS
 
@@ -114,7 +115,11 @@ def parse(text: str) -> Any:  # noqa: ANN401 - whatever JSON says
     """A value from the shell: JSON where it is JSON, a list where there are commas, a word otherwise."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except RecursionError:
+        raise InputError(
+            f"A value of vestige run must have fewer levels of lists. Got {shortened(text)} instead."
+        ) from None
+    except ValueError:  # a number of thousands of digits, too, is a word
         return [parse(part) for part in text.split(",") if part] if "," in text else text
 
 
@@ -127,7 +132,7 @@ def _fit(value: Any, hint: Any, what: str) -> Any:  # noqa: ANN401
         return store.decode(hint, listed)
     except StoreError:
         wanted = " or ".join(str(getattr(kind, "__name__", kind)) for kind in kinds)
-        raise InputError(f"The value of {what} must be {wanted}. Got {value!r} instead.") from None
+        raise InputError(f"The value of {what} must be {wanted}. Got {shortened(repr(value))} instead.") from None
 
 
 @runtime_checkable
