@@ -73,6 +73,14 @@ def test_weight_zero_is_absence_and_equal_weights_are_none(d):
     assert fid(x, y, p_weights=w).value == pytest.approx(fid(x[:100], y).value, rel=1e-9)
 
 
+def test_a_side_that_is_one_point_has_a_standard_error():
+    q = np.random.default_rng(0).normal(size=(400, 2))
+    found = fid(np.zeros((50, 2)), q, std_error=True)
+    # |mean|^2 + trace of the covariance: what a row adds is |q|^2 about, whose variance is 4
+    assert found.value == pytest.approx(q.mean(0) @ q.mean(0) + np.trace(np.cov(q.T)))
+    assert found.std_error == pytest.approx(np.square(q).sum(1).std(ddof=1) / 20, rel=0.02)
+
+
 def test_constant_columns_and_integer_images():
     x, y = two_sets()
     dead = np.c_[x, np.full(len(x), 7.0)], np.c_[y, np.full(len(y), 7.0)]

@@ -176,6 +176,8 @@ def test_fewer_rows_than_features():
         (np.eye(9), np.eye(9), {"q_weights": np.zeros(9)}, "positive somewhere"),
         (np.eye(9), np.eye(9), {"q_weights": np.ones(8)}, "9 long"),
         (np.eye(9), np.eye(9), {"level": 1.0}, "'level'"),
+        (np.eye(9), np.eye(9), {"rows": -3}, "'rows' of compare must be at least 6"),
+        (np.eye(9), np.eye(9), {"pair_rows": 0}, "'pair_rows' of compare must be at least 2"),
     ],
 )
 def test_bad_input_is_refused(p, q, options, sentence):

@@ -103,7 +103,7 @@ def _gradient(p: Side, q: Side) -> tuple[list[Slope], float]:
     (mean_p, root_p), (mean_q, root_q) = _mean_and_root(p), _mean_and_root(q)
     joint = root_p @ root_q.mT
     squares, vectors = torch.linalg.eigh(joint @ joint.mT)
-    kept = squares > squares.max().clamp_min(0) * (RANK_TOLERANCE * len(squares))
+    kept = squares > squares[-1:].clamp_min(0) * (RANK_TOLERANCE * len(squares))  # none where a side is one point
     s, vectors = squares[kept].sqrt()[:, None], vectors[:, kept].mT
     gap = mean_p - mean_q
     to_q, to_p = s**-1.5 * (vectors @ joint @ root_q), s**-0.5 * (vectors @ root_p)

@@ -29,6 +29,7 @@ MANY_FEATURES, COMPONENTS = 256, 64
 # Pairs of rows times features that a metric may cost; at fewer features all of `pair_rows` are seen.
 PAIR_OPERATIONS = 2e10
 LEAST_ROWS = 1000  # below this a memory budget cuts nothing more
+FEWEST_ROWS = 6  # that a ratio can be cross-fitted on
 BLOCK = 8192  # rows that are copied at once
 
 
@@ -57,6 +58,7 @@ class Plan:
 def plan(n_p: int, n_q: int, d: int, *, rows: int, pair_rows: int, memory: float | None, owner: str) -> Plan:
     """The plan for sets of these sizes within `memory` bytes (None: half of what is free); no pairs, no metrics."""
     budget = free_memory() / 2 if memory is None else checks.number(memory, "memory", owner, low=0, open_low=True)
+    rows = checks.whole(rows, "rows", owner, low=FEWEST_ROWS)
     if d * pair_rows**2 > PAIR_OPERATIONS:
         pair_rows = max(LEAST_ROWS, math.isqrt(int(PAIR_OPERATIONS / d)))
     k = COMPONENTS if d > MANY_FEATURES else d

@@ -96,6 +96,7 @@ def compare(
     x, y = checks.pair(p, q, "compare", dtype=None)
     weights = checks.weights(q_weights, len(y), "q_weights", "compare")
     level = checks.number(level, "level", "compare", low=0, high=1, open_low=True, open_high=True)
+    pair_rows = checks.whole(pair_rows, "pair_rows", "compare", low=2)
     x, y, warnings = _without_constants(x, y)
     planned = plan(len(x), len(y), x.shape[1], rows=rows, pair_rows=pair_rows, memory=memory, owner="compare")
     on_plan(planned)
