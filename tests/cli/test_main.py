@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +90,7 @@ def test_misuse_is_2_with_the_nearest_name_and_nothing_on_stdout(argv, complaint
         (UnknownName("No such name."), 2, "error: No such name.\n"),
         (DataUnavailable("It is nowhere."), 1, "error: It is nowhere.\n"),
         (PermissionError(13, "Permission denied", "/locked"), 1, "error: /locked: Permission denied.\n"),
+        (OSError(28, "No space left"), 1, "error: The answer or a file cannot be written: No space left.\n"),
         (ZeroDivisionError("by zero"), 1, "error: ZeroDivisionError: by zero (this should not happen; --debug"),
     ],
 )
@@ -161,6 +163,7 @@ def test_help_loads_no_heavy_package():
 BUFFERED = """
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from vestige.cli import VERBS, main, output
 
 @dataclass
@@ -207,3 +210,16 @@ def test_the_module_is_the_command():
     misused = subprocess.run([*VESTIGE, "nonsense"], capture_output=True, text=True, check=False)
     assert misused.returncode == 2
     assert "Traceback" not in misused.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_an_answer_that_does_not_fit_is_a_sentence_and_1(tmp_path):
+    (tmp_path / "R.csv").write_text("0.5,\n0.4,0.6\n")
+    for words in (["--version"], ["matrix", str(tmp_path / "R.csv")]):
+        with open("/dev/full", "w") as full:
+            argv = [sys.executable, "-m", "vestige", *words]
+            done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1
+        assert "cannot be written" in done.stderr
+        assert "No space left on device" in done.stderr

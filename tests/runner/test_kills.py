@@ -111,6 +111,44 @@ def test_an_interrupt_leaves_with_130_and_says_how_to_go_on(tmp_path, workers):
     assert not list((tmp_path / "runs").rglob("*.part"))
 
 
+def test_many_commands_on_one_folder_share_the_units_and_a_killed_one_gives_its_own_back(tmp_path):
+    done = subprocess.run([sys.executable, HERE / "crowd.py", tmp_path, "6"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["lost"] == -signal.SIGKILL
+    assert seen["codes"] == [0] * 5, seen["errors"]
+    trained = [(unit, task) for unit, task, lost in seen["trained"] if not lost]
+    assert len(trained) == len(set(trained)) == 4 * 3  # every task of every unit once
+    assert sum(lost for *_, lost in seen["trained"]) == 1  # but for the one that was killed
+    assert seen["files"] == sorted(f"{unit}.json" for unit, task in trained if task == 0)  # and no lock is left
+
+
+@needs_proc
+@pytest.mark.slow
+def test_a_pool_that_is_killed_gives_its_units_to_a_command_that_waits_for_them(tmp_path):
+    words, gate = ("--preset", "smoke", "--seeds", "1"), tmp_path / "gate"
+    first = started(tmp_path, *words, "--workers", "2", gate=gate)
+    while len(list((tmp_path / "runs" / "border").glob("*.lock"))) != 2:
+        time.sleep(0.02)
+    second = started(tmp_path, *words, "--workers", "1", gate=gate)
+    first.kill()
+    first.communicate()
+    gate.touch()
+    _, err = second.communicate(timeout=120)
+    assert second.returncode == 0, err
+    assert len(whole(tmp_path)) == 2
+    assert [path.suffix for path in (tmp_path / "runs" / "border").iterdir()] == [".json"] * 2
+
+
+def test_a_lock_that_a_killed_process_left_behind_does_no_harm(tmp_path):
+    (unit, *_) = units(tmp_path)
+    unit.path.parent.mkdir(parents=True)
+    for _ in range(2):  # before it has run, and when it is finished
+        unit.path.with_suffix(".lock").touch()
+        runner.run_unit(unit, silent)
+        assert [path.name for path in unit.path.parent.iterdir()] == [unit.path.name]
+
+
 def units(tmp_path, **fields):
     return runner.plan("border", tmp_path / "runs", preset="smoke", seeds=1, overrides=fields)
 

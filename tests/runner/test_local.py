@@ -41,7 +41,7 @@ class Stage:
     def __init__(self, script):
         self.script = {seed: list(acts) for seed, acts in script.items()}
         self.under_way, self.most, self.lock, self.gate = 0, 0, threading.Lock(), threading.Semaphore(0)
-        self.said, self.told = [], []
+        self.said, self.told, self.waited = [], [], []
 
     def __call__(self):
         ours, theirs = Pipe()
@@ -52,7 +52,8 @@ class Stage:
     def play(self, pipe):
         try:
             while True:
-                unit = pipe.recv()
+                unit, wait = pipe.recv()
+                self.waited.append((unit.seed, wait))
                 with self.lock:
                     self.under_way += 1
                     self.most = max(self.most, self.under_way)
@@ -64,6 +65,9 @@ class Stage:
                 if act == "die":
                     pipe.close()
                     return
+                if act == "elsewhere":
+                    pipe.send((act,))
+                    continue
                 pipe.send(("raised", act) if isinstance(act, Exception) else ("done", act))
         except (EOFError, OSError):
             pass
@@ -96,6 +100,13 @@ def test_a_unit_whose_worker_died_twice_is_an_error_after_the_others():
     with pytest.raises(VestigeError, match=r"toy seed 0 was ended by SIGKILL .*, 2 times. What is finished is stored"):
         stage.run(2)
     assert stage.script == {0: [], 1: [], 2: [], 3: []}  # the others were run
+
+
+def test_a_unit_that_another_command_is_at_comes_last_and_is_waited_for():
+    stage = Stage({0: ["elsewhere", 1], 1: [1], 2: [1]})
+    assert stage.run(1) == [1, 2, 0]
+    assert stage.waited == [(0, False), (1, False), (2, False), (0, True)]
+    assert stage.said == []
 
 
 def test_an_error_of_a_unit_ends_the_run():

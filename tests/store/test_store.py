@@ -1,5 +1,7 @@
 """Whole or not at all; damage named by file and key; nothing newer, foreign or outside the folder is read."""
 
+import errno
+import io
 import json
 import math
 import os
@@ -263,6 +265,56 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(stored, monkeypat
         store.save(stored, "thing", {"new": 1}, {"w": torch.zeros(9)})
     assert sorted(p.name for p in stored.parent.iterdir()) == before
     assert store.load(stored, "thing")[0] == FIELDS
+
+
+@pytest.mark.parametrize("place", ["fsync", "replace", "open", "write"])
+def test_a_full_disk_is_named_by_the_file_and_leaves_the_old_pair(stored, monkeypatch, place):
+    before = {path: path.read_bytes() for path in stored.parent.iterdir()}
+    real, counted = getattr(os, place), iter(range(100))
+
+    def full(*args, **options):
+        # The JSON, which comes after the tensors, is what does not fit: two operations a write, or one.
+        if next(counted) < {"fsync": 2, "replace": 1, "open": 3}[place]:
+            return real(*args, **options)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as m:
+        if place == "write":
+            m.setattr("vestige.store.objects.open", lambda *_: Full(), raising=False)
+        else:
+            m.setattr(os, place, full)
+        with pytest.raises(OSError, match="No space left") as failure:
+            store.save(stored, "thing", {"new": 1}, {"w": torch.zeros(9)})
+    assert str(failure.value.filename).startswith(str(stored.with_suffix("")))
+    assert ".part" not in failure.value.filename
+    assert {path: path.read_bytes() for path in stored.parent.iterdir()} == before
+    assert store.load(stored, "thing")[0] == FIELDS
+
+
+class Full(io.BytesIO):
+    """A file on a full disk."""
+
+    def write(self, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def umask():
+    before = os.umask(0o077)
+    yield os.umask
+    os.umask(before)
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664), (0o027, 0o640)])
+def test_a_new_file_has_the_mode_that_the_umask_gives_and_an_old_one_keeps_its_own(tmp_path, umask, mask, mode):
+    umask(mask)
+    path = store.save(tmp_path / "x.json", "thing", FIELDS, TENSORS)
+    (tmp_path / "plain").touch()
+    assert {oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()} == {oct(mode)}
+    path.chmod(0o604)
+    umask(0o022)
+    store.save(path, "thing", {})
+    assert oct(path.stat().st_mode & 0o777) == oct(0o604)
 
 
 def test_a_file_is_replaced_and_never_overwritten(stored):

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import io
 import os
 import re
@@ -49,6 +50,7 @@ from vestige.core import InputError, VestigeError, VestigeWarning, __version__
 from vestige.core.errors import shortened
 
 OK, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
+FULL = (errno.ENOSPC, errno.EDQUOT)  # what a system says of a disk, or of a share of one
 
 VERBS: dict[str, Callable[..., Any]] = {
     "demo": DemoVerb,
@@ -85,10 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             code = _code(error, debug)
         sys.stdout.flush()  # so that a closed pipe is met here and not while the interpreter shuts down
-    except BrokenPipeError:
+    except OSError as error:
         # What is still buffered has nowhere to go; pointing stdout at nothing keeps the shutdown silent.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        if isinstance(error, BrokenPipeError):
+            return OK
+        output.error(f"The answer cannot be written to standard output: {error.strerror}.")
+        return FAILED
     return code
 
 
@@ -151,6 +156,8 @@ def _sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
+    if isinstance(error, OSError) and error.errno in FULL:
+        return f"The answer or a file cannot be written: {error.strerror}."
     return f"{type(error).__name__}: {error} (this should not happen; --debug shows where it did)"
 
 

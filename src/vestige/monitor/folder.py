@@ -134,7 +134,7 @@ class Folder:
             store.save(self.step_file(step), "monitor-step", store.encode(found)[0])
         for name, write in writes.items():
             write(self.part(name, step))
-        _sync(self.path)  # the new parts must be there before anything names them
+        store.sync(self.path)  # the new parts must be there before anything names them
         after = {**parts, **dict.fromkeys(writes, step)}
         store.save(self.head, "monitor", {"settings": store.encode(settings)[0], "parts": after})
         self.sweep(after)
@@ -156,11 +156,3 @@ class Folder:
                 shutil.rmtree(at)
             else:
                 at.unlink()
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,7 +7,8 @@ No more run at once than memory allows. Processes are spawned, not forked, so th
 and live for many units, because loading torch takes longer than a small unit. A worker writes its Records itself and
 says over a pipe how far it is. One that dies is replaced and its unit tried once more, while the others go on; all of
 them end with the process that started them, however that ends. An error that a unit raises ends the run: it would raise
-it again.
+it again. Several commands may run on one folder at once: a unit that a process of another is at is left for last, and
+waited for.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from vestige.continual.record import Record
 from vestige.core import VestigeError, checks
 from vestige.runner.experiment import OnProgress
 from vestige.runner.plan import Unit
-from vestige.runner.unit import Finished, divided, peak_of, run_measured, run_unit, silent
+from vestige.runner.unit import Finished, divided, peak_of, run_measured, run_unit, silent, try_unit
 
 TRIES = 2  # a unit whose process died is tried again, once
 PATIENCE = 30.0  # seconds that a worker has to finish the write it is at
@@ -58,12 +59,24 @@ def run(
     done, left = divided(units, device)
     yield from done
     if workers == 0:
-        for unit in left:
-            yield Finished(unit, run_unit(unit, on_progress(unit)), True)
+        yield from _in_turn(left, on_progress)
     elif left:
         peak = max((peak_of(finished.record) for finished in done), default=0)
         for unit in Pool(workers, on_progress, say, peak).run(left):
             yield Finished(unit, Record.load(unit.path), True)
+
+
+def _in_turn(units: Iterable[Unit], on_progress: Callable[[Unit], OnProgress]) -> Iterator[Finished]:
+    """One after another in this process; those that another process is at come last."""
+    elsewhere = []
+    for unit in units:
+        record = try_unit(unit, on_progress(unit))
+        if record is None:
+            elsewhere.append(unit)
+        else:
+            yield Finished(unit, record, True)
+    for unit in elsewhere:
+        yield Finished(unit, run_unit(unit, on_progress(unit)), True)
 
 
 def free_bytes(system: Path = Path("/")) -> int | None:
@@ -132,6 +145,7 @@ class Pool:
     free: Callable[[], int | None] = free_bytes
     workers: list[Worker] = field(default_factory=list)
     deaths: Counter[Path] = field(default_factory=Counter)
+    elsewhere: set[Path] = field(default_factory=set)  # units that another command's process was at: they come last
     lost: list[str] = field(default_factory=list)
     fewest: int = sys.maxsize  # workers at once, of what was said about memory
 
@@ -162,7 +176,7 @@ class Pool:
             idle.unit = left.popleft()
             idle.on_progress = self.on_progress(idle.unit)
             with contextlib.suppress(OSError):  # it died while idle: `_receive` will see the end of its pipe
-                idle.pipe.send(idle.unit)
+                idle.pipe.send((idle.unit, idle.unit.path in self.elsewhere))
             busy += 1
 
     def _allowed(self) -> int:
@@ -195,7 +209,12 @@ class Pool:
         if kind == "told":
             worker.on_progress(*said)
             return None
-        self.peak, worker.unit = max(self.peak, said[0]), None
+        worker.unit = None
+        if kind == "elsewhere":
+            self.elsewhere.add(unit.path)
+            left.append(unit)
+            return None
+        self.peak = max(self.peak, said[0])
         return unit
 
     def _bury(self, worker: Worker, unit: Unit, left: deque[Unit]) -> None:
@@ -231,9 +250,12 @@ def _serve(pipe: Connection) -> None:
     torch.set_num_threads(1)  # in the worker's own process
     with contextlib.suppress(EOFError, OSError):
         while True:
-            unit = pipe.recv()
+            unit, wait = pipe.recv()
             try:
-                pipe.send(("done", run_measured(unit, lambda share, words: pipe.send(("told", share, words)))))
+                peak = run_measured(
+                    unit, lambda share, words: pipe.send(("told", share, words)), run_unit if wait else try_unit
+                )
+                pipe.send(("elsewhere",) if peak is None else ("done", peak))
             except Exception as error:
                 error.add_note(traceback.format_exc())
                 try:

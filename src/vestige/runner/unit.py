@@ -1,7 +1,9 @@
 """One unit, run to its Record: what every way of running (here, in a pool, on a cluster) does in its process.
 
 While it runs, its state at task borders lies in `ID.checkpoint` beside the Record's place, so that the next attempt
-goes on from the last finished task; the folder goes when the Record is written, whole or not at all.
+goes on from the last finished task; the folder goes when the Record is written, whole or not at all. The process that
+runs it holds `ID.lock` locked, so that several commands with one folder share the units among them and none runs twice;
+a lock ends with its process.
 
 It computes on the device that `--device` names, or on the best that is there: within `torch.device(...)`, where
 tensors, networks and draws are made and tasks are handed out; on the CPU, the default of torch, nothing is put around
@@ -23,12 +25,13 @@ import contextlib
 import dataclasses
 import shutil
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from vestige import store
 from vestige.continual import checkpoint
 from vestige.continual.record import Record
 from vestige.core import InputError, VestigeError, VestigeWarning, checks
@@ -62,7 +65,29 @@ def divided(units: Iterable[Unit], device: str | None) -> tuple[list[Finished], 
 
 
 def run_unit(unit: Unit, on_progress: OnProgress) -> Record:
-    """Run one unit and write its Record; one that is finished by now, by whomever, is read instead."""
+    """Run one unit and write its Record; one that is finished by now, by whomever, is read instead.
+
+    Where another process is at it we wait, and take over if that ends without a Record.
+    """
+    found = try_unit(unit, on_progress)
+    if found is not None:
+        return found
+    on_progress(0.0, "another process is at it")
+    with store.locked(_lock(unit)):
+        return _run_locked(unit, on_progress)
+
+
+def try_unit(unit: Unit, on_progress: OnProgress) -> Record | None:
+    """The same, but None where another process is at it."""
+    found = stored(unit)
+    if found is not None:
+        return found
+    with store.locked(_lock(unit), wait=False) as ours:
+        return _run_locked(unit, on_progress) if ours else None
+
+
+def _run_locked(unit: Unit, on_progress: OnProgress) -> Record:
+    """Run one unit that no other process is at, unless it has been finished while we waited."""
     found = stored(unit)
     if found is not None:
         return found
@@ -81,7 +106,7 @@ def run_unit(unit: Unit, on_progress: OnProgress) -> Record:
     assert record.id == unit.path.stem, f"{unit.experiment} made a Record of another unit"
     record = dataclasses.replace(record, details=record.details | unit.details | {"command": unit.command})
     found = stored(unit)
-    if found is not None:  # by another process, in the meantime
+    if found is not None:  # by another process, where the file system has no locks
         return found
     with checkpoint.unbroken():
         record.save(unit.path)
@@ -94,6 +119,8 @@ def stored(unit: Unit) -> Record | None:
     found = unit.finished()
     if found is not None:  # a kill after its last write may have left them
         shutil.rmtree(_borders(unit), ignore_errors=True)
+        with contextlib.suppress(OSError):  # in a folder that we may only read
+            _lock(unit).unlink()
     if found is None or all(found.details.get(key) == value for key, value in unit.details.items()):
         return found
     found = dataclasses.replace(found, details=found.details | unit.details)
@@ -102,12 +129,15 @@ def stored(unit: Unit) -> Record | None:
     return found
 
 
-def run_measured(unit: Unit, on_progress: OnProgress) -> int:
-    """Run one unit and say how many bytes its process held at the peak; 0 where the system does not tell."""
+def run_measured(unit: Unit, on_progress: OnProgress, run: Callable[..., Record | None] = run_unit) -> int | None:
+    """`run` one unit and say how many bytes its process held at the peak; 0 where the system does not tell.
+
+    None where another process is at it.
+    """
     memory = PeakMemory()
-    record = run_unit(unit, on_progress)
+    record = run(unit, on_progress)
     # The protocol looks at the peak of each task, which starts the count anew: the unit's own is the largest of all.
-    return max(memory.peak() or 0, peak_of(record))
+    return None if record is None else max(memory.peak() or 0, peak_of(record))
 
 
 def peak_of(record: Record) -> int:
@@ -118,6 +148,11 @@ def peak_of(record: Record) -> int:
 def _borders(unit: Unit) -> Path:
     """The folder of a unit's checkpoints."""
     return unit.path.with_suffix(".checkpoint")
+
+
+def _lock(unit: Unit) -> Path:
+    """The file that a process holds locked while it runs the unit."""
+    return unit.path.with_suffix(".lock")
 
 
 def silent(*said: object) -> None:

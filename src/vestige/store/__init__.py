@@ -1,6 +1,7 @@
 """Files that are written whole or not at all, checked when they are read, and free of pickle."""
 
 from vestige.store.codec import decode, encode, from_tensors, restore, restore_tensors, to_tensors
+from vestige.store.locks import locked
 from vestige.store.objects import (
     FORMAT,
     canonical,
@@ -13,6 +14,7 @@ from vestige.store.objects import (
     save,
     save_lines,
     save_object,
+    sync,
     write_bytes,
 )
 
@@ -27,12 +29,14 @@ __all__ = [
     "load_into",
     "load_lines",
     "load_object",
+    "locked",
     "regular",
     "restore",
     "restore_tensors",
     "save",
     "save_lines",
     "save_object",
+    "sync",
     "to_tensors",
     "write_bytes",
 ]

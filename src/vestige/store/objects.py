@@ -2,18 +2,19 @@
 
 `save("x.json", "record", {...}, {...})` writes the tensors first, under a name that carries their hash, and the JSON
 last, by rename. A process killed at any moment leaves either the old pair or the new one; the worst it leaves behind
-is an orphan that the next save removes. One process writes a path at a time. Each field and each tensor has its own
-digest, so damage is named by file and key.
+is an orphan that the next save removes. Saves into one folder come one after another, whichever process they are of.
+Each field and each tensor has its own digest, so damage is named by file and key.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from vestige.core import InputError, StoreError
 from vestige.store.codec import decode, encode
+from vestige.store.locks import one_at_a_time
 
 T = TypeVar("T")
 
@@ -75,25 +77,42 @@ def regular(path: str | os.PathLike[str]) -> Path:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Put `data` at `path` whole or not at all: temporary file, fsync, rename, fsync of the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    """Put `data` at `path` whole or not at all: temporary file, fsync, rename, fsync of the folder.
+
+    The file has the mode of the one whose place it takes, or that of any new file under the user's umask. A failure,
+    such as a full disk, is an OSError that names `path`, and leaves what was there.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)
         raise
-    if os.name == "posix":  # the rename itself must reach the disk
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync(path.parent)  # the rename itself must reach the disk
+
+
+def sync(folder: Path) -> None:
+    """Wait until the names in `folder` are on the disk; a failure is an OSError that names it."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        error.filename = str(folder)
+        raise
+    finally:
+        os.close(handle)
 
 
 def save(path: str | Path, kind: str, fields: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Path:
@@ -108,10 +127,17 @@ def save(path: str | Path, kind: str, fields: Mapping[str, Any], tensors: Mappin
         tensor_path = path.with_name(f"{path.stem}.{_digest(data)[:16]}.safetensors")
         entry = {"file": tensor_path.name, "digests": {key: _tensor_digest(value) for key, value in flat.items()}}
     document = _document(kind, fields, entry)
-    if tensor_path is not None:
-        write_bytes(tensor_path, data)
-    write_bytes(path, (json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode())
-    _sweep(path, tensor_path)
+    with one_at_a_time(path.parent):
+        fresh = tensor_path is not None and not tensor_path.exists()
+        if tensor_path is not None:
+            write_bytes(tensor_path, data)
+        try:
+            write_bytes(path, (json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode())
+        except OSError:
+            if fresh and tensor_path is not None:  # named by nothing, on a disk that may be full
+                tensor_path.unlink(missing_ok=True)
+            raise
+        _sweep(path, tensor_path)
     return path
 
 
