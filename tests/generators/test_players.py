@@ -56,3 +56,26 @@ def test_statistics_are_those_of_the_layers_inputs_over_all_conditions():
         assert norm.momentum == 0.1
         h = (h - h.mean(0)) / (h.var(0, correction=0) + norm.eps).sqrt()
         h = nn.functional.leaky_relu(h, SLOPE) * net.get_buffer(f"gates_{i}")[conditions]
+
+
+def test_a_gradient_reaches_the_weight_that_it_is_of():
+    """Twice differentiated convolutions have gradients of other strides, which fused Adam on the CPU does not heed."""
+
+    def net():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Softplus(), torch.nn.Conv2d(3, 4, 3))
+
+    def loss(made):
+        x = torch.linspace(-1, 1, 3 * 2 * 6 * 6).reshape(3, 2, 6, 6).requires_grad_()
+        (slope,) = torch.autograd.grad(made(x).square().sum(), x, create_graph=True)
+        return slope.square().sum()
+
+    ours, plain = net(), net()
+    gradients = torch.autograd.grad(loss(ours), list(ours.parameters()), allow_unused=True, materialize_grads=True)
+    assert any(g.stride() != p.stride() for g, p in zip(gradients, ours.parameters(), strict=True))
+    Player(ours, 0.1, (0.5, 0.9)).descend(loss(ours), None)
+    optimizer = torch.optim.Adam(plain.parameters(), 0.1, (0.5, 0.9), fused=False)
+    loss(plain).backward()
+    optimizer.step()
+    for one, other in zip(ours.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)

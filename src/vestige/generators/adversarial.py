@@ -78,7 +78,7 @@ class Player:
     def descend(self, loss: Float[Tensor, ""], clip: float | None) -> None:
         """One step down `loss`, its gradient scaled to norm `clip` at most; no other network's gradient is taken."""
         for parameter, gradient in zip(self.parameters, torch.autograd.grad(loss, self.parameters), strict=True):
-            parameter.grad = gradient
+            parameter.grad = gradient.contiguous()  # fused Adam on the CPU reads memory in order, whatever the strides
         if clip is not None:
             self.clipped += int(nn.utils.clip_grad_norm_(self.parameters, clip) > clip)
         self.optimizer.step()
@@ -122,6 +122,8 @@ ADVICE = "A smaller 'learning_rate' and 'critic_learning_rate', or a 'gradient_c
 @dataclass(eq=False)
 class Adversarial(Generator):
     """A conditional generator and the critic that trains it."""
+
+    version: ClassVar[int] = 2  # 2: gradients of convolutions reach the weights that they are of
 
     # whether the critic may normalise over batches; it cannot where its gradient is penalised row by row
     critic_norm: ClassVar[bool] = True

@@ -229,7 +229,7 @@ class DAGAN(Stored):
 
     stored_as: ClassVar[str] = "dagan"
     name: ClassVar[str] = "dagan"
-    version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
+    version: ClassVar[int] = 2  # raised when its results change: a part of the ids of Records
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {},
         "small_pixels": {"output": "pixels", "steps": 2000, "critic_steps": 5},
