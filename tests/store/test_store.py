@@ -1,6 +1,7 @@
 """Whole or not at all; damage named by file and key; nothing newer, foreign or outside the folder is read."""
 
 import errno
+import hashlib
 import io
 import json
 import math
@@ -39,6 +40,10 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int
 @pytest.fixture
 def stored(tmp_path):
     return store.save(tmp_path / "x.json", "thing", FIELDS, TENSORS)
+
+
+def canonical(value):
+    return store.canonical(value).encode()
 
 
 def rewrite(path, change):
@@ -177,6 +182,26 @@ def test_one_flipped_bit_anywhere_is_noticed(stored):
         path.write_bytes(whole)
 
 
+def test_damage_is_blamed_on_the_file_that_has_it(stored):
+    tensors = stored.with_name(json.loads(stored.read_text())["tensors"]["file"])
+    for path in (stored, tensors):
+        whole = path.read_bytes()
+        for at in range(0, len(whole), 3):
+            for torn in (
+                whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :],
+                whole[:at] + b"7" + whole[at + 1 :],
+                whole[:at] + whole[at + 5 :],
+            ):
+                path.write_bytes(torn)
+                try:
+                    fields, _ = store.load(stored, "thing")
+                except StoreError as error:
+                    assert str(error).startswith(str(path)), (at, str(error))  # noqa: PT017
+                else:  # between the keys: white space
+                    assert fields == FIELDS
+        path.write_bytes(whole)
+
+
 @pytest.mark.parametrize("keep", [0, 1, 0.5, -1])
 def test_a_torn_file_is_named(stored, keep):
     file = stored.with_name(json.loads(stored.read_text())["tensors"]["file"])
@@ -209,6 +234,10 @@ def test_a_file_from_the_future_or_of_another_kind_is_refused_by_name(stored):
 )
 def test_tensors_are_read_from_the_same_folder_alone(stored, name):
     rewrite(stored, lambda d: d["tensors"].update(file=name))
+    with pytest.raises(StoreError, match=r"x\.json: key 'tensors' does not match its digest"):
+        store.load(stored, "thing")
+    # by somebody who knows how digests are made
+    rewrite(stored, lambda d: d.update(tensors_digest=hashlib.sha256(canonical(d["tensors"])).hexdigest()[:32]))
     with pytest.raises(StoreError, match=r"x\.json: key 'tensors\.file' must be a plain file name"):
         store.load(stored, "thing")
 

@@ -202,11 +202,7 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
     """The fields and tensors stored at `path`; every digest is checked, and damage is named by file and key."""
     path = Path(path)
     document = _parsed(_read(path), path)
-    fields = _checked(document, kind, path)
-    tensors = _load_tensors(path, document)
-    if _digest(canonical(document["tensors"]).encode("utf-8", "surrogatepass")) != document.get("tensors_digest"):
-        raise StoreError(f"{path}: key 'tensors' does not match its digest; it was altered or torn.")
-    return fields, tensors
+    return _checked(document, kind, path), _load_tensors(path, document)
 
 
 def _read(path: Path, named: str = "") -> bytes:
@@ -249,13 +245,18 @@ def _checked(document: Any, kind: str, path: str | Path) -> dict[str, Any]:  # n
     for key in sorted(fields.keys() | digests.keys()):
         if key not in fields or key not in digests:
             raise StoreError(f"{path}: key '{key}' is missing from the file; it was altered or torn.")
-        try:
-            text = canonical(fields[key])
-        except (ValueError, RecursionError):
-            raise StoreError(f"{path}: key '{key}' holds a NaN or is nested too deep; it was altered.") from None
-        if _digest(text.encode("utf-8", "surrogatepass")) != digests[key]:
-            raise StoreError(f"{path}: key '{key}' does not match its digest; it was altered or torn.")
+        _compare(fields[key], digests[key], key, path)
     return fields
+
+
+def _compare(value: object, digest: object, key: str, path: str | Path) -> None:
+    """Refuse a value that is not the one of which `digest` was taken."""
+    try:
+        text = canonical(value)
+    except (ValueError, RecursionError):
+        raise StoreError(f"{path}: key '{key}' holds a NaN or is nested too deep; it was altered.") from None
+    if _digest(text.encode("utf-8", "surrogatepass")) != digest:
+        raise StoreError(f"{path}: key '{key}' does not match its digest; it was altered or torn.")
 
 
 def _mapping(document: dict[str, Any], key: str, path: str | Path) -> dict[str, Any]:
@@ -268,6 +269,8 @@ def _mapping(document: dict[str, Any], key: str, path: str | Path) -> dict[str, 
 def _load_tensors(path: Path, document: dict[str, Any]) -> dict[str, Tensor]:
     if "tensors" not in document:
         raise StoreError(f"{path}: key 'tensors' is missing from the file; it was altered or torn.")
+    # What the JSON says of its tensors is checked before they are held against it, or they would bear the blame.
+    _compare(document["tensors"], document.get("tensors_digest"), "tensors", path)
     if document["tensors"] is None:
         return {}
     entry = _mapping(document, "tensors", path)
