@@ -1,13 +1,15 @@
 """`vestige monitor`, from files to exit codes, for people and for machines."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from vestige.chains import Chain
+from vestige.chains import chain as chain_module
 from vestige.cli import main
-from vestige.cli.monitor import FIRED, alarms, by_task
+from vestige.cli.monitor import FIRED, UNTOLD, alarms, by_task
 from vestige.core.errors import InputError
 from vestige.monitor import Alarm, Monitor
 
@@ -69,6 +71,64 @@ def test_the_numbers_are_those_of_the_library(tmp_path, drawn, capsys):
     whole = json.loads(capsys.readouterr().out)
     assert whole["matrices"]["js"] == [[want[want.divergence == "js"].value.iloc[0]]]
     assert set(whole) >= {"forgetting", "intransigence", "fired", "thresholds"}
+
+
+def refuse(monkeypatch, *tasks):
+    """From now on the kl of `tasks` is refused."""
+    whole = chain_module.report_of
+
+    def refused(found, task, *rest, **options):
+        own = whole(found, task, *rest, **options)
+        if task not in tasks:
+            return own
+        return dataclasses.replace(own, estimates=own.estimates | {"kl": own.estimates["kl"].withdrawn("Too few.")})
+
+    monkeypatch.setattr(chain_module, "report_of", refused)
+
+
+@pytest.mark.parametrize(
+    ("watched", "refused", "code"),
+    [
+        (["--above", "kl=-9"], [], FIRED),
+        (["--above", "kl=-9"], ["a"], FIRED),  # that of b fires
+        (["--above", "kl=-9"], ["a", "b"], UNTOLD),
+        (["--above", "kl@a=-9"], ["a"], UNTOLD),
+        (["--above", "kl@b=9"], ["a"], 0),  # nobody watches that of a
+        (["--above", "js=9"], ["a", "b"], 0),
+        (["--above", "js=-9", "--above", "kl=9"], ["a"], FIRED),
+        (["--no-alarms"], ["a", "b"], 0),
+    ],
+)
+def test_what_cannot_be_told_is_no_alarm(watched, refused, code, tmp_path, drawn, capsys, monkeypatch):
+    where = str(tmp_path / "m")
+    assert main(["monitor", "start", where, *START, *watched]) == 0
+    given = [f"--{side}={task}={drawn(f'{side}{task}.npy')}" for side in ("real", "model") for task in "ab"]
+    refuse(monkeypatch, *refused)
+    assert main(["monitor", "step", where, *given]) == code
+    told = capsys.readouterr()
+    assert main(["monitor", "show", where]) == code
+    assert ("cannot be told" in told.out) == ("warning: Step 1, task 'a': the alarm on kl cannot be told" in told.err)
+    capsys.readouterr()
+    assert main(["monitor", "show", where, "--json"]) == code
+    found = json.loads(capsys.readouterr().out)
+    watches = [task for task in refused if f"kl@{task}" in str(watched) or "kl=" in str(watched)]
+    assert [one["task"] for one in found["refusals"]] == [one["task"] for one in found["refused"]] == watches
+    assert all("Too few." in one["why"] for one in found["refusals"])
+    assert bool(found["alarms"]) == bool(found["fired"]) == (code == FIRED)
+    assert ("cannot be told" in told.out) == bool(watches)
+    assert ("could not be told" in Monitor.open(where).report(tmp_path / "x.html").read_text()) == bool(watches)
+
+
+def test_a_folder_of_somebody_else_is_refused_and_left_as_it_is(tmp_path, capsys):
+    (tmp_path / "thesis" / "steps").mkdir(parents=True)
+    (tmp_path / "thesis" / "state-000000").mkdir()
+    file = tmp_path / "thesis" / "steps" / "000001.json"
+    file.write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["monitor", "start", str(tmp_path / "thesis")]) == 2
+    assert "new or empty folder" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+    assert file.read_text() == "mine"
 
 
 def test_a_monitor_of_numbered_tasks_goes_on_in_the_shell(tmp_path, drawn, capsys):

@@ -106,7 +106,7 @@ class Examined:
         assert essence(monitor) == essence(self.reference)
         have = sorted(p.name for p in Path(self.folder).iterdir())
         named = ["features-000001"] * (monitor.steps > 0)
-        assert have == [*named, "lock", "monitor.json", f"state-{monitor.steps:06d}", "steps"], have
+        assert have == [".vestige-monitor", *named, "lock", "monitor.json", f"state-{monitor.steps:06d}", "steps"], have
         assert len(list((Path(self.folder) / "steps").iterdir())) == monitor.steps
         self.seen["kills"] += 1
         self.seen["left_behind"] += bool(parts) or states != 1

@@ -1,15 +1,21 @@
 """Alarms against hand-made estimates: the limit, the interval's end, the rise, and what was refused."""
 
+import dataclasses
 import math
 
 import pytest
+import torch
 
-from vestige.chains import StepReport, TaskReport
+from vestige.chains import Chain, StepReport, TaskReport
 from vestige.core.errors import InputError, UnknownName
 from vestige.core.estimate import Estimate
-from vestige.monitor import Alarm, FiredAlarm
-from vestige.monitor.alarms import fired
+from vestige.monitor import Alarm, FiredAlarm, Refusal
+from vestige.monitor.alarms import held
 from vestige.store import decode, encode
+
+
+def fired(alarms, walk):
+    return held(alarms, walk)[0]
 
 
 def estimate(value, error=0.0, refusal=None, name="js"):
@@ -23,6 +29,15 @@ def report(step, **tasks):
         for task, (born, *numbers) in tasks.items()
     ]
     return StepReport(step, tuple(own))
+
+
+def at_least(step):
+    """The same step, its numbers only known to be at least what they are."""
+    least = [
+        dataclasses.replace(own, estimates={"js": own.estimates["js"].but(verdict="at least", reason="overfitted")})
+        for own in step.tasks
+    ]
+    return dataclasses.replace(step, tasks=tuple(least))
 
 
 WALK = [
@@ -67,22 +82,44 @@ def test_what_fired_says_why():
     assert decode(FiredAlarm, *encode(one)) == one
 
 
-@pytest.mark.parametrize("alarm", [Alarm("js", above=99.0), Alarm("js", rise=99.0), Alarm("js", rise=9, since="last")])
-def test_what_cannot_be_estimated_fires_and_says_so(alarm):
-    walk = [WALK[0], report(2, a=(1, math.nan, math.nan, "Too few."))]
-    (one,) = fired([alarm], walk)
-    assert "cannot be told" in one.why
-    assert "Too few." in one.why
-    back = decode(FiredAlarm, *encode(one))
-    assert math.isnan(back.amount)
-    assert back.why == one.why
+@pytest.mark.parametrize("alarm", [Alarm("js", above=-9.0), Alarm("js", rise=-9.0), Alarm("js", rise=-9, since="last")])
+@pytest.mark.parametrize("by", ["low", "value"])
+def test_what_cannot_be_estimated_does_not_fire_and_says_so(alarm, by):
+    first = report(1, a=(1, 0.10, 0.01), b=(1, 0.4, 0.01))
+    walk = [first, report(2, a=(1, math.nan, math.nan, "Too few."), b=(1, 0.5, 0.01))]
+    alarms, (one,) = held([dataclasses.replace(alarm, by=by)], walk)
+    assert [other.task for other in alarms] == ["b"]
+    assert str(one) == "Step 2, task 'a': the alarm on js cannot be told. Too few."
+    assert decode(Refusal, *encode(one)) == one
 
 
 def test_a_rise_from_what_was_refused_cannot_be_told():
     walk = [report(1, a=(1, math.nan, math.nan, "Too few.")), report(2, a=(1, 0.1, 0.01))]
-    (one,) = fired([Alarm("js", rise=0.5)], walk)
-    assert "cannot be told at step 1" in one.why
-    assert fired([Alarm("js", above=0.5)], walk) == ()
+    alarms, (one,) = held([Alarm("js", rise=-5)], walk)
+    assert alarms == ()
+    assert "cannot be told at step 1. Too few." in one.why
+    assert held([Alarm("js", above=0.5)], walk) == ((), ())
+
+
+@pytest.mark.parametrize("by", ["low", "value"])
+@pytest.mark.parametrize(("limit", "fires"), [(0.2107, True), (0.2109, False), (0.24, False)])
+def test_a_number_that_is_at_least_something_fires_by_its_low_end(limit, fires, by):
+    least = at_least(report(3, a=(1, 0.25, 0.02)))  # 0.25 - 1.96 * 0.02 = 0.2108
+    assert bool(fired([Alarm("js", above=limit, by=by)], [*WALK[:2], least])) == fires
+    assert not held([Alarm("js", above=limit, by=by)], [*WALK[:2], least])[1]
+
+
+@pytest.mark.parametrize("by", ["low", "value"])
+def test_a_rise_to_what_is_at_least_something_fires_by_its_low_end(by):
+    walk = [WALK[0], WALK[1], at_least(report(3, a=(1, 0.25, 0.02)))]
+    assert fired([Alarm("js", rise=0.1061, by=by)], walk)
+    assert not fired([Alarm("js", rise=0.1063, by=by)], walk)
+
+
+def test_a_rise_from_what_was_at_least_something_says_so():
+    walk = [at_least(WALK[0]), WALK[1], report(3, a=(1, 0.25, 0.02))]
+    (one,) = fired([Alarm("js", rise=0.1)], walk)
+    assert one.why.endswith("At step 1 it was only known to be at least 0.0804, so the rise may be smaller.")
 
 
 def test_bad_alarms_are_refused():
@@ -106,3 +143,36 @@ def test_they_read_as_sentences():
     assert str(Alarm("kl", rise=0.1, since="last", by="value")) == (
         "kl of any task is more than 0.1 higher than at the last step, by its value alone"
     )
+
+
+def without_drift(n, seed):
+    """Samples of one and the same distribution."""
+    return torch.randn(n, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def fired_and_refused(chains, steps=10, n=1000):
+    """What fires and what cannot be told, in so many chains without drift."""
+    alarms, found = [Alarm("kl", above=0.05), Alarm("kl", rise=0.05), Alarm("js", rise=0.05)], ([], [])
+    for chain_seed in chains:
+        chain, walk = Chain(names=("kl", "js")), []
+        for t in range(1, steps + 1):
+            real = {"a": without_drift(n, 1000 * chain_seed)} if t == 1 else {}
+            walk.append(chain.step(real, {"a": without_drift(n, 1000 * chain_seed + t)}, seed=chain_seed))
+            for into, told in zip(found, held(alarms, walk), strict=True):
+                into.extend(told)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
+def test_a_chain_that_does_not_drift_fires_none():
+    fires, untold = fired_and_refused([2, 8], steps=3)
+    assert fires == []
+    assert {one.alarm.divergence for one in untold} == {"kl"}  # else the chains say nothing about refusals
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
+def test_thirty_chains_that_do_not_drift_fire_none():
+    fires, untold = fired_and_refused(range(30))
+    assert fires == []
+    assert len({(one.task, one.step) for one in untold}) > 3

@@ -3,6 +3,7 @@
 import datetime
 import gc
 import json
+import random
 import shutil
 import threading
 import warnings
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from monitor.tiny import CHAIN, contents, essence, normal, samples, walk
-from vestige import features
+from vestige import features, store
 from vestige.chains import Chain, gaussians
 from vestige.core.errors import InputError, NotFitted, StoreError, UnknownName, VestigeWarning
 from vestige.monitor import Alarm, Monitor
@@ -258,6 +259,90 @@ def test_creation_refuses_what_it_cannot_use(tmp_path, begun):
         assert not (tmp_path / "new").exists()
 
 
+USERS = [
+    "steps/000001.json",
+    "steps/notes.txt",
+    "state-000000/chain.json",
+    "state-000001/weights.pt",
+    "state-of-the-art.txt",
+    "features-000000/features.json",
+    "lock",
+    ".monitor.json.abcd1234.part",
+    "monitor.json",
+]
+
+
+def put(folder, names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"my {name}")
+
+
+@pytest.mark.parametrize("names", [[name] for name in USERS] + [USERS], ids=lambda names: names[0] * (len(names) < 2))
+def test_a_folder_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path, names):
+    put(tmp_path, names)
+    (tmp_path / "empty").mkdir()
+    before = sorted(tmp_path.rglob("*")), contents(tmp_path)
+    with pytest.raises(InputError, match=r"new or empty folder\. Got .* which holds .* Name another folder"):
+        Monitor.create(tmp_path, chain=CHAIN)
+    with pytest.raises((InputError, StoreError), match=r"monitor\.json"):
+        Monitor.open(tmp_path)
+    assert (sorted(tmp_path.rglob("*")), contents(tmp_path)) == before
+
+
+def test_what_a_killed_start_left_is_used_unless_somebody_added_to_it(tmp_path):
+    def killed(name):
+        folder = tmp_path / name
+        Monitor.create(folder, chain=CHAIN)
+        (folder / "monitor.json").rename(folder / ".monitor.json.abcd1234.part")  # killed before the last rename
+        return folder
+
+    assert walk(Monitor.create(killed("again"), chain=CHAIN), 1).steps == 1
+    for name in (name for name in USERS if name not in ("lock", ".monitor.json.abcd1234.part")):
+        folder = killed(name.replace("/", "-"))
+        if name.partition("/")[0] in ("state-000000", "features-000000"):
+            name = f"{name}.mine"
+        put(folder, [name])
+        before = contents(folder)
+        if name.endswith(".mine"):  # in a folder that is ours, beside what is ours
+            Monitor.create(folder, chain=CHAIN)
+        else:
+            with pytest.raises(InputError, match="which holds"):
+                Monitor.create(folder, chain=CHAIN)
+            assert contents(folder) == before
+        assert (folder / name).read_text() == f"my {name}"
+
+
+def test_files_of_others_in_the_folder_of_a_monitor_stay(tmp_path):
+    walk(Monitor.create(tmp_path, features={"map": "pca", "dims": 1}, chain=CHAIN), 1)
+    mine = [
+        "steps/notes.txt",
+        "steps/notes.json",
+        "steps/.notes.part",
+        "steps/000012.json",
+        "state-of-the-art.txt",
+        "state-000009/weights.pt",
+        "state-000001/notes.txt",
+        "state-000002/notes.txt",
+        "features-000007/x",
+        ".notes.json.abcd1234.part",
+    ]
+    put(tmp_path, mine)
+    walk(Monitor.open(tmp_path), 2)
+    assert walk(Monitor.open(tmp_path), 1).steps == 4
+    assert [(tmp_path / name).read_text() for name in mine] == [f"my {name}" for name in mine]
+    ours = {"chain.json"} | {path.name for path in tmp_path.glob("state-*/chain.*.safetensors")}
+    assert {path.parent.name for path in tmp_path.rglob("*") if path.name in ours} == {"state-000004"}
+
+
+def test_a_folder_from_before_there_was_a_marker_goes_on(tmp_path):
+    walk(Monitor.create(tmp_path, chain=CHAIN), 1)
+    (tmp_path / ".vestige-monitor").unlink()
+    assert walk(Monitor.open(tmp_path), 1).steps == 2
+    with pytest.raises(InputError, match="holds a monitor"):
+        Monitor.create(tmp_path)
+
+
 def test_before_the_first_step(tmp_path):
     monitor = Monitor.create(tmp_path, chain=CHAIN)
     for call in (monitor.table, monitor.matrix, monitor.forgetting, lambda: monitor.report(tmp_path / "x.html")):
@@ -279,6 +364,15 @@ def test_a_folder_of_the_first_edition_is_refused_with_a_sentence_and_left_as_it
     assert contents(folder) == files
 
 
+def test_a_refusal_that_was_stored_as_an_alarm_is_none(tmp_path):
+    """As it was until refusals were told from alarms."""
+    walk(Monitor.create(tmp_path, chain=CHAIN, alarms=[Alarm("js", above=-9.0)]), 1)
+    fields, _ = store.load(tmp_path / "steps" / "000001.json", "monitor-step")
+    fields["alarms"] += [fields["alarms"][0] | {"amount": "nan", "low": "nan"}]
+    store.save(tmp_path / "steps" / "000001.json", "monitor-step", fields)
+    assert len(Monitor.open(tmp_path).alarms) == 1
+
+
 def test_damage_is_named(tmp_path):
     walk(Monitor.create(tmp_path, chain=CHAIN), 2)
     step = tmp_path / "steps" / "000001.json"
@@ -298,15 +392,57 @@ def test_damage_is_named(tmp_path):
         walk(monitor, 1)
 
 
+def test_damage_is_blamed_on_the_file_that_has_it(tmp_path):
+    walk(Monitor.create(tmp_path, features={"map": "pca", "dims": 1}, chain=CHAIN), 2)
+    files = [path for path in sorted(tmp_path.rglob("*")) if path.suffix in (".json", ".safetensors")]
+    assert len(files) == 7
+    dice = random.Random(0)
+    for path in files:
+        whole = path.read_bytes()
+        for at in [dice.randrange(len(whole)) for _ in range(25)]:
+            path.write_bytes(whole[:at] + dice.choice([b"", b"7", bytes([whole[at] ^ 1])]) + whole[at + 1 :])
+            try:
+                monitor = Monitor.open(tmp_path)
+                monitor.chain, monitor._features()  # what the next step would read
+            except StoreError as error:
+                assert str(error).startswith(str(path)), (at, str(error))  # noqa: PT017
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("monitor.json", lambda d: d["parts"].clear(), "key 'parts' must name the 'state'"),
+        ("monitor.json", lambda d: d["parts"].update(state="last"), "'parts.state' must be a int"),
+        ("monitor.json", lambda d: d.pop("settings"), "key 'settings' of the stored MonitorHead is missing"),
+        ("monitor.json", lambda d: d["settings"]["alarms"][0].update(above=1.0), "'above' of Alarm"),
+        ("steps/000001.json", lambda d: d["report"].update(step=2), "must be that of step 1. Got step 2"),
+        ("steps/000001.json", lambda d: d.pop("alarms"), "key 'alarms' of the stored MonitorStep is missing"),
+    ],
+)
+def test_what_does_not_fit_is_named_by_file_and_key(tmp_path, name, change, says):
+    walk(Monitor.create(tmp_path, chain=CHAIN), 1)
+    kind = "monitor" if name == "monitor.json" else "monitor-step"
+    fields, _ = store.load(tmp_path / name, kind)
+    change(fields)
+    store.save(tmp_path / name, kind, fields)
+    with pytest.raises(StoreError, match=f"{name}.*{says}"):
+        Monitor.open(tmp_path)
+
+
 def test_a_folder_that_cannot_be_written_can_be_read(tmp_path, monkeypatch):
     walk(Monitor.create(tmp_path, chain=CHAIN), 1)
-    (tmp_path / "state-000009").mkdir()
+    (tmp_path / "state-000002").mkdir()
+    (tmp_path / "state-000002" / "chain.json").touch()
+    asked = []
 
     def locked_up(*_, **__):
+        asked.append(True)
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("shutil.rmtree", locked_up)
+    monkeypatch.setattr("os.unlink", locked_up)
     assert Monitor.open(tmp_path).steps == 1
+    assert asked
 
 
 def test_a_task_named_by_the_shell_is_found_under_its_number(tmp_path):

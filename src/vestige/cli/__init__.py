@@ -18,7 +18,7 @@ its options (the docstring under a field is the option's help), and whose `run(s
 other error a failure.
 
 Exit codes: 0 done; 1 failed; 2 misuse (an unknown verb, option or name, a file that cannot be used); 3 an alarm of a
-monitor fires; 130 interrupted.
+monitor fires; 4 none does, but one cannot be told, because the number that it watches was refused; 130 interrupted.
 A reader that closes the pipe early has what it wanted: 0, in silence. `--debug`, anywhere, shows tracebacks.
 """
 

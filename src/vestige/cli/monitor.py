@@ -1,7 +1,8 @@
 """`vestige monitor start|step|show|report DIR`: a generator judged step after step, against data that is gone.
 
-`step` and `show` end with exit code 3 where an alarm fires at the last step, so that scripts can act on it; the step
-itself is finished then. The other codes are those of every verb.
+`step` and `show` end with exit code 3 where an alarm fires at the last step, and otherwise with 4 where one cannot be
+told because the number that it watches was refused, so that scripts can act on it; the step itself is finished then.
+The other codes are those of every verb.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from vestige.monitor import Alarm, Monitor
 
-FIRED = 3
+FIRED, UNTOLD = 3, 4
 LOSSES = ("task", "value", "low", "high")
 COLUMNS = ("task", "divergence", "value", "low", "high", "verdict", "reason")
 
@@ -31,7 +32,7 @@ class StartMonitor(output.Verb):
     """Make a monitor in a new folder."""
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
-    """Where the monitor will live; new or empty."""
+    """Where the monitor will live; new or empty: any other folder is refused and left as it is."""
     above: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="DIVERGENCE[@TASK]=LIMIT")] = ()
     """Fire when a divergence is surely above a limit; may be given several times."""
     rise: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="DIVERGENCE[@TASK]=LIMIT")] = ()
@@ -73,7 +74,10 @@ class StartMonitor(output.Verb):
 
 @dataclass(frozen=True)
 class StepMonitor(output.SeededVerb):
-    """Judge the model's newest samples, of every task; data of new tasks is used this once and not kept."""
+    """Judge the model's newest samples, of every task; data of new tasks is used this once and not kept.
+
+    Exit code 3: an alarm fires; 4: none does, but a number that one watches was refused; 0: neither.
+    """
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """The monitor."""
@@ -98,7 +102,10 @@ class StepMonitor(output.SeededVerb):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowMonitor(output.Verb):
-    """What the last step found, and what it means with those before."""
+    """What the last step found, and what it means with those before.
+
+    Exit code 3: an alarm fires; 4: none does, but a number that one watches was refused; 0: neither.
+    """
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """The monitor."""
@@ -138,7 +145,8 @@ class MonitorVerb:
     """Judge a generator step after step, against data that is gone; with alarms.
 
     'start' makes a folder, 'step' judges the newest samples, 'show' and 'report' tell. No row of data is kept. 'step'
-    and 'show' end with exit code 3 where an alarm fires at the last step.
+    and 'show' end with exit code 3 where an alarm fires at the last step, else with 4 where a number that an alarm
+    watches was refused, else with 0.
     """
 
     action: OmitArgPrefixes[
@@ -154,13 +162,16 @@ class MonitorVerb:
 
 
 def report_on(verb: output.Verb, monitor: Monitor, name: str | None = None, *, whole: bool = False) -> None:
-    """The last step, or the history of one divergence; in JSON the `whole` of it. An alarm ends it with `FIRED`."""
+    """The last step, or the history of one divergence; in JSON the `whole` of it.
+
+    An alarm ends it with `FIRED`; if there is none, one that cannot be told ends it with `UNTOLD`.
+    """
     told = document(monitor, whole=whole) if verb.json else None
     verb.answer(told, *(tables(monitor, name) if monitor.steps else ()), str(monitor))
-    for alarm in monitor.alarms:
-        output.warn(str(alarm))
-    if monitor.alarms:
-        raise SystemExit(FIRED)
+    for one in (*monitor.alarms, *monitor.refusals):
+        output.warn(str(one))
+    if monitor.alarms or monitor.refusals:
+        raise SystemExit(FIRED if monitor.alarms else UNTOLD)
 
 
 def by_task(given: Sequence[str], option: str, known: Iterable[str | int]) -> dict[str | int, str]:
@@ -231,9 +242,12 @@ def document(monitor: Monitor, *, whole: bool = False) -> dict[str, Any]:
         "keep_moments": monitor.keep_moments,
         "thresholds": monitor.thresholds,
         "alarms": monitor.alarms,
+        "refusals": monitor.refusals,
     }
     if not monitor.steps:
         return found
+    from vestige.monitor.history import refusals
+
     names = list(monitor.history[-1].report.tasks[0].estimates)
     table = monitor.table(names)
     if not whole:
@@ -244,4 +258,5 @@ def document(monitor: Monitor, *, whole: bool = False) -> dict[str, Any]:
         "forgetting": {name: monitor.forgetting(name).to_dict("records") for name in names},
         "intransigence": {name: monitor.intransigence(name).to_dict("records") for name in names},
         "fired": [alarm for step in monitor.history for alarm in step.alarms],
+        "refused": refusals(monitor.history, monitor.thresholds),
     }

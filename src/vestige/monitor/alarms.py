@@ -3,10 +3,16 @@
 By default an alarm asks for evidence: it fires when the lower end of the interval lies beyond the limit, so that noise
 about the limit is silent; with `by="value"` it goes by the estimate itself. The error of a rise is that of both ends,
 added as if they were independent; they share the anchor samples, so the lower end is a little too low rather than too
-high. A value whose verdict is "at least" can only be larger, so it may fire.
+high.
 
-A divergence that was refused cannot be held against a limit. The alarm then fires and says so: a generator that has
-gone so far that nothing can be estimated is no reason for silence.
+Of a value whose verdict is "at least" the lower end alone is a promise, and it goes by that whatever `by` says. All
+limits are upper ones: a limit from below could never be told from such a value. A rise has one end of that kind: where
+the earlier value is "at least", the rise may be smaller than it looks. Both values of a chain fall short for the same
+reasons, so the alarm still goes by the lower end of their difference, and its sentence says what it rests on.
+
+A divergence that was refused cannot be held against a limit: the alarm does not fire, and a `Refusal` says that it
+cannot be told. Ten refusals are no evidence of a drift: where the model equals the data the terms of kl are noise about
+zero, whose tail index is often beyond the limit of the estimator.
 """
 
 from __future__ import annotations
@@ -62,7 +68,7 @@ DEFAULT = (Alarm("js", rise=0.05),)
 
 @dataclass(frozen=True)
 class FiredAlarm:
-    """An alarm that fired: for whom, at which step, and why. `amount` is the divergence or its rise, NaN if refused."""
+    """An alarm that fired: for whom, at which step, and why. `amount` is the divergence or its rise."""
 
     alarm: Alarm
     task: Task
@@ -75,12 +81,26 @@ class FiredAlarm:
         return f"Step {self.step}, task {self.task!r}: {self.why}"
 
 
-def fired(alarms: Iterable[Alarm], reports: Sequence[StepReport]) -> tuple[FiredAlarm, ...]:
-    """What fires at the last of `reports`, which are all steps from the first."""
-    return tuple(one for alarm in alarms for one in _fired(alarm, reports))
+@dataclass(frozen=True)
+class Refusal:
+    """A watched number that was refused, so that its alarm cannot be told: for whom, at which step, and why."""
+
+    alarm: Alarm
+    task: Task
+    step: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"Step {self.step}, task {self.task!r}: {self.why}"
 
 
-def _fired(alarm: Alarm, reports: Sequence[StepReport]) -> Iterator[FiredAlarm]:
+def held(alarms: Iterable[Alarm], reports: Sequence[StepReport]) -> tuple[tuple[FiredAlarm, ...], tuple[Refusal, ...]]:
+    """What fires at the last of `reports`, which are all steps from the first, and what cannot be told."""
+    found = [one for alarm in alarms for one in _held_against(alarm, reports)]
+    return tuple(x for x in found if isinstance(x, FiredAlarm)), tuple(x for x in found if isinstance(x, Refusal))
+
+
+def _held_against(alarm: Alarm, reports: Sequence[StepReport]) -> Iterator[FiredAlarm | Refusal]:
     now = reports[-1]
     known = {own.task for own in now.tasks}
     for own in now.tasks:
@@ -99,12 +119,14 @@ def _fired(alarm: Alarm, reports: Sequence[StepReport]) -> Iterator[FiredAlarm]:
             yield one
 
 
-def _held(alarm: Alarm, task: Task, step: int, now: Estimate, then: Estimate | None, at: int) -> FiredAlarm | None:
+def _held(
+    alarm: Alarm, task: Task, step: int, now: Estimate, then: Estimate | None, at: int
+) -> FiredAlarm | Refusal | None:
     """`now`, or its difference to `then`, which is of step `at`, held against the limit."""
     for e, when in ((now, ""), (then, f" at step {at}")):
         if e is not None and math.isnan(e.value):
-            why = f"the alarm cannot be told{when}. {e.reason or 'There is no estimate.'}"
-            return FiredAlarm(alarm, task, step, math.nan, math.nan, why)
+            why = f"the alarm on {now.name} cannot be told{when}. {e.reason or 'There is no estimate.'}"
+            return Refusal(alarm, task, step, why)
     if then is None:
         amount, low = now.value, now.low
         what = f"{now.name} is {amount:.4g}"
@@ -112,7 +134,10 @@ def _held(alarm: Alarm, task: Task, step: int, now: Estimate, then: Estimate | N
         amount = now.value - then.value
         low = amount - float(ndtri((1 + now.level) / 2)) * math.hypot(now.std_error, then.std_error)
         what = f"{now.name} has risen by {amount:.4g} since step {at}"
-    if not (low if alarm.by == "low" else amount) > alarm.limit:
+    by_value = alarm.by == "value" and now.verdict == "ok"
+    if not (amount if by_value else low) > alarm.limit:
         return None
     why = f"{what} (at least {low:.4g} at {now.level:.0%}), beyond the limit of {alarm.limit:g}."
+    if then is not None and then.verdict == "at least":
+        why += f" At step {at} it was only known to be at least {then.low:.4g}, so the rise may be smaller."
     return FiredAlarm(alarm, task, step, amount, low, why)

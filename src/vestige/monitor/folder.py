@@ -1,5 +1,6 @@
 """The folder of a monitor: every step goes in whole or not at all, one process at a time.
 
+    .vestige-monitor    the marker: the folder is a monitor's, from before anything else is written into it
     monitor.json        the head: settings, the number of the last finished step, and which of the rest belong to it
     steps/000001.json   what step 1 found, and so on; written once, never again
     state-000007/       the chain after step 7, the last; the one before is removed
@@ -8,8 +9,12 @@
 
 A step writes its own file and a new state, and then the head, by rename: until that rename the folder is at the step
 before, and from then on at the new one, wherever the process is killed. What a killed step leaves behind is named by no
-head and is removed when the folder is next opened. Of the past, only what each step found is kept, so the folder grows
-by one small file a step.
+head and is removed when the folder is next opened: the files, by their names, that the step after the last or the one
+before it can have written, and no others. Of the past, only what each step found is kept, so the folder grows by one
+small file a step.
+
+A folder that holds anything is taken only if it has the marker and no more than a start that was killed leaves behind.
+Folders of before there was a marker have a head, and go on.
 
 The lock belongs to the kernel (flock): it goes when its process does, however that ends. Readers need no lock: the head
 is replaced in one piece, and the files of steps never change.
@@ -17,24 +22,28 @@ is replaced in one piece, and the files of steps never change.
 
 from __future__ import annotations
 
+import math
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from vestige import store
-from vestige.core import InputError, StoreError, checks
+from vestige.core import InputError, StoreError
 from vestige.monitor.alarms import Alarm
 from vestige.monitor.history import MonitorStep
 from vestige.monitor.samples import TableCoding
 
-HEAD, LOCK, STEPS = "monitor.json", "lock", "steps"
-OURS = re.compile(r"monitor\.json|lock|steps|(state|features)-\d{6,}|\.monitor\.json\.\w{8}\.part")
+MARKER, HEAD, LOCK, STEPS = ".vestige-monitor", "monitor.json", "lock", "steps"
+MARKED = "This folder belongs to a monitor of Vestige, which keeps its own files here and leaves others alone.\n"
+STATE, FEATURES = "state", "features"
+# The files of these two parts, and any file of which the writing was killed.
+WRITTEN = re.compile(r"\.?(chain|features)(\.[0-9a-f]{16})?\.(json|safetensors)(\.\w{8}\.part)?")
+TORN = re.compile(r"\.(monitor|\d{6,})\.json\.\w{8}\.part")
 PAUSE = 0.02  # seconds between two attempts at the lock
 
 Parts = dict[str, int]  # the step that each part of the folder is from
@@ -51,6 +60,14 @@ class MonitorSettings:
     keep_moments: bool
     drop: tuple[str, ...]  # columns of tables
     coding: TableCoding | None = None
+
+
+@dataclass(frozen=True)
+class MonitorHead:
+    """What the head says: the last finished step is that of the part "state"."""
+
+    settings: MonitorSettings
+    parts: Parts
 
 
 @dataclass(frozen=True)
@@ -75,14 +92,24 @@ class Folder:
     def read_head(self) -> tuple[MonitorSettings, Parts]:
         """Settings, and the step that each part is from; that of "state" is the last finished one."""
         if not self.head.is_file():
-            raise InputError(f"The folder '{self.path}' must hold a monitor. Got one without {HEAD} instead.")
-        head = store.load(self.head, "monitor")[0]
-        return store.decode(MonitorSettings, head["settings"]), head["parts"]
+            raise InputError(
+                f"The folder '{self.path}' must hold a monitor. Got one without {HEAD} instead. "
+                "'vestige monitor start' makes one, in a new or empty folder."
+            )
+        fields, _ = store.load(self.head, "monitor")
+        head: MonitorHead = store.decode_from(self.head, MonitorHead, fields)
+        if STATE not in head.parts:
+            raise StoreError(f"{self.head}: key 'parts' must name the '{STATE}'. Got {head.parts} instead.")
+        return head.settings, head.parts
 
     def read_step(self, step: int) -> MonitorStep:
         """What `commit` wrote for `step`."""
-        read: MonitorStep = store.decode(MonitorStep, store.load(self.step_file(step), "monitor-step")[0])
-        return read
+        path = self.step_file(step)
+        read: MonitorStep = store.decode_from(path, MonitorStep, store.load(path, "monitor-step")[0])
+        if read.number != step:
+            raise StoreError(f"{path}: key 'report' must be that of step {step}. Got step {read.number} instead.")
+        # before a `Refusal` was something else than an alarm, it was stored as one without an amount
+        return replace(read, alarms=tuple(one for one in read.alarms if not math.isnan(one.amount)))
 
     @contextmanager
     def locked(self, wait: float) -> Iterator[None]:
@@ -107,20 +134,41 @@ class Folder:
             os.close(handle)  # which gives the lock back
 
     def begin(self, settings: MonitorSettings, writes: Writes) -> None:
-        """Make the folder of a new monitor at step 0; one that holds anything else is refused."""
-        owner, must = "Monitor.create", "a new or empty folder"
+        """Make the folder of a new monitor at step 0; one that holds anything else is refused, and left as it is."""
         if self.path.exists() and not self.path.is_dir():
-            checks.refuse("folder", owner, must, f"the file {self.path}")
+            self._refuse(f"the file {self.path}")
         self.path.mkdir(parents=True, exist_ok=True)
-        foreign = sorted(entry.name for entry in os.scandir(self.path) if not OURS.fullmatch(entry.name))
-        if foreign:
-            checks.refuse("folder", owner, must, f"{self.path}, which holds '{foreign[0]}',")
+        self._claim()
         with self.locked(0):
-            if self.head.exists():
-                checks.refuse("folder", owner, must, f"{self.path}, which holds a monitor,")
+            if self.head.exists():  # another process was faster
+                self._refuse(f"{self.path}, which holds a monitor,")
             self.sweep({})  # what a creation that was killed has left
-            (self.path / STEPS).mkdir()
+            (self.path / STEPS).mkdir(exist_ok=True)
             self.commit(settings, {}, writes)
+
+    def _refuse(self, got: str) -> NoReturn:
+        raise InputError(
+            f"The 'folder' of Monitor.create must be a new or empty folder. Got {got} instead; nothing in it was "
+            "changed. Name another folder; one that holds a monitor goes on with 'vestige monitor step'."
+        )
+
+    def _claim(self) -> None:
+        """Put the marker into an empty folder; one with a marker may hold what a start that was killed leaves."""
+        names = set(os.listdir(self.path))
+        if HEAD in names:
+            self._refuse(f"{self.path}, which holds a monitor or another '{HEAD}',")
+        marked = MARKER in names and (self.path / MARKER).is_file()
+        left = {MARKER, LOCK, STEPS, self.part(STATE, 0).name, self.part(FEATURES, 0).name} if marked else set()
+        foreign = sorted(name for name in names - left if not (marked and TORN.fullmatch(name)))
+        if marked and STEPS in names:
+            foreign += [f"{STEPS}/{name}" for name in sorted(os.listdir(self.path / STEPS))]
+        if foreign:
+            self._refuse(f"{self.path}, which holds '{foreign[0]}',")
+        if not marked:
+            # where it exists by now, another process makes a monitor here: the lock says who does
+            with suppress(FileExistsError), (self.path / MARKER).open("x") as file:
+                file.write(MARKED)
+            store.sync(self.path)
 
     def commit(
         self, settings: MonitorSettings, parts: Parts, writes: Writes, found: MonitorStep | None = None
@@ -141,18 +189,23 @@ class Folder:
         return after
 
     def sweep(self, parts: Parts) -> None:
-        """Remove what the head does not name: other states, steps that never finished, parts of killed writes.
+        """Remove what a step or a start that was killed has left, by the names that it can have, and nothing else.
 
-        The lock must be held. Without `parts` there is no head yet, and nothing stays but the lock.
+        The lock must be held. Without `parts` there is no head yet, and what is removed is of step 0.
         """
-        named = {HEAD, LOCK, *(self.part(name, step).name for name, step in parts.items())}
-        stale = [at for at in self.path.iterdir() if OURS.fullmatch(at.name) and at.name not in named]
-        if parts:
-            steps = self.path / STEPS
-            later = [at for at in steps.glob("*.json") if at.stem.isdigit() and int(at.stem) > parts["state"]]
-            stale = [*(at for at in stale if at != steps), *later, *steps.glob(".*.part")]
-        for at in stale:
-            if at.is_dir() and not at.is_symlink():
-                shutil.rmtree(at)
-            else:
-                at.unlink()
+        last = parts.get(STATE, -1)
+        for folder in (self.part(STATE, last - 1), self.part(STATE, last + 1), self.part(FEATURES, last + 1)):
+            if folder.is_dir() and not folder.is_symlink():
+                _remove(folder, WRITTEN)
+                with suppress(OSError):  # what somebody else has put there stays
+                    folder.rmdir()
+        for folder in (self.path, self.path / STEPS):
+            _remove(folder, TORN)
+        self.step_file(last + 1).unlink(missing_ok=True)
+
+
+def _remove(folder: Path, names: re.Pattern[str]) -> None:
+    """Remove the files of `folder` whose names are among `names`."""
+    for file in list(folder.iterdir()) if folder.is_dir() else ():
+        if names.fullmatch(file.name) and (file.is_symlink() or not file.is_dir()):
+            file.unlink()

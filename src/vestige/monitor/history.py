@@ -28,7 +28,7 @@ from scipy.special import ndtri
 from vestige.chains import StepReport
 from vestige.chains.report import AVERAGE, Task
 from vestige.core import Estimate, checks
-from vestige.monitor.alarms import FiredAlarm
+from vestige.monitor.alarms import Alarm, FiredAlarm, Refusal, held
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,12 @@ Steps = Sequence[MonitorStep]
 def known(steps: Steps) -> dict[Task, int]:
     """Each task and the step in which it was learnt, in order of arrival."""
     return {own.task: own.born for own in steps[-1].report.tasks} if steps else {}
+
+
+def refusals(steps: Steps, alarms: Sequence[Alarm]) -> list[Refusal]:
+    """The alarms that could not be told, of all steps."""
+    reports = [step.report for step in steps]
+    return [one for number in range(len(reports)) for one in held(alarms, reports[: number + 1])[1]]
 
 
 def table(steps: Steps, names: Sequence[str]) -> pd.DataFrame:

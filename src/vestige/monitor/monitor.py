@@ -35,7 +35,7 @@ from vestige.chains.report import Task
 from vestige.core import NotFitted, StoreError, VestigeWarning, checks
 from vestige.features import FeatureMap
 from vestige.monitor import history, samples
-from vestige.monitor.alarms import DEFAULT, Alarm, FiredAlarm, fired
+from vestige.monitor.alarms import DEFAULT, Alarm, FiredAlarm, Refusal, held
 from vestige.monitor.folder import Folder, MonitorSettings, Parts, Writes
 from vestige.monitor.history import MonitorStep
 from vestige.monitor.samples import Given
@@ -127,6 +127,11 @@ class Monitor:
         return self._steps[-1].alarms if self._steps else ()
 
     @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Alarms that cannot be told at the last step, because the number that they watch was refused."""
+        return held(self.thresholds, [step.report for step in self._steps])[1] if self._steps else ()
+
+    @property
     def keep_moments(self) -> bool:
         """Whether averages over real rows may be kept."""
         return self._settings.keep_moments
@@ -177,9 +182,9 @@ class Monitor:
         if copied:
             text = f"{copied} model samples of step {report.step} equal a real one; generated samples are kept."
             warnings.warn(text, VestigeWarning, stacklevel=3)
-        told = fired(chosen.alarms, [*(step.report for step in self._steps), report])
+        fired, _ = held(chosen.alarms, [*(step.report for step in self._steps), report])
         counts = [tuple((task, len(x)) for task, x in side.items()) for side in rows]
-        step = MonitorStep(report, told, seed, _now(), counts[0], counts[1], copied)
+        step = MonitorStep(report, fired, seed, _now(), counts[0], counts[1], copied)
         chosen = replace(chosen, coding=coding)
         self._parts = self._folder.commit(chosen, self._parts, writes, step)
         self._settings, self._map = chosen, seen
@@ -250,12 +255,10 @@ class Monitor:
     def __str__(self) -> str:
         if not self._steps:
             return "No step has been taken yet."
-        n, k = len(self.tasks), len(self.alarms)
-        head = f"Step {self.steps}, {n} task{'s' * (n > 1)}: "
-        if not k:
-            return head + ("no alarm fires." if self.thresholds else "no alarm was set.")
-        whom = ", ".join(dict.fromkeys(repr(alarm.task) for alarm in self.alarms))
-        return head + f"{k} alarm{'s fire' if k > 1 else ' fires'}, for task {whom}."
+        n, k, untold = len(self.tasks), len(self.alarms), len(self.refusals)
+        said = f"{k} alarm{'s fire' if k > 1 else ' fires'}, for task {_whom(self.alarms)}" if k else "no alarm fires"
+        said += f"; {untold} cannot be told, for task {_whom(self.refusals)}" if untold else ""
+        return f"Step {self.steps}, {n} task{'s' * (n > 1)}: {said if self.thresholds else 'no alarm was set'}."
 
     def _asked(self, owner: str, names: Iterable[str] | None) -> list[str]:
         """`names` among the divergences that every step has; without any, the ones that most people ask for."""
@@ -296,6 +299,10 @@ def _alarms_of(given: Iterable[Alarm] | None, names: Sequence[str]) -> tuple[Ala
     for alarm in alarms:
         checks.one_of(alarm.divergence, names, "alarms", OWNER)
     return alarms
+
+
+def _whom(told: Iterable[FiredAlarm | Refusal]) -> str:
+    return ", ".join(dict.fromkeys(repr(one.task) for one in told))
 
 
 def _now() -> str:

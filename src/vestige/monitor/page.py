@@ -10,7 +10,7 @@ import pandas as pd
 from vestige import show as drawing
 from vestige.chains.report import Task
 from vestige.monitor import history
-from vestige.monitor.alarms import Alarm
+from vestige.monitor.alarms import Alarm, FiredAlarm, Refusal
 from vestige.monitor.folder import MonitorSettings
 from vestige.monitor.history import Steps
 from vestige.show import Page, Picture, Table
@@ -44,10 +44,14 @@ def _alarms(steps: Steps, alarms: Sequence[Alarm]) -> list[str | Table]:
         return ["No alarm was set."]
     told = Table("set", ("fires when",), [(str(alarm),) for alarm in alarms])
     fired = [one for step in steps for one in step.alarms]
-    if not fired:
-        return [told, "None has fired yet."]
-    rows = [(one.step, str(one.task), one.alarm.divergence, one.why) for one in reversed(fired)]
-    return [told, Table("fired, newest first", ("step", "task", "divergence", "why"), rows)]
+    out: list[str | Table] = [told, _newest("fired", fired) if fired else "None has fired yet."]
+    untold = history.refusals(steps, alarms)
+    return [*out, _newest("could not be told, because the number was refused", untold)] if untold else out
+
+
+def _newest(title: str, told: Sequence[FiredAlarm | Refusal]) -> Table:
+    rows = [(one.step, str(one.task), one.alarm.divergence, one.why) for one in reversed(told)]
+    return Table(f"{title}, newest first", ("step", "task", "divergence", "why"), rows)
 
 
 def _now(steps: Steps, names: Sequence[str]) -> Table:

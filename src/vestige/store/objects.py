@@ -319,8 +319,19 @@ def load_object(cls: type[T], path: str | Path, kind: str, classes: Mapping[str,
         raise StoreError(
             f"{path} was written by an earlier version of Vestige: write it anew with this one, or read it with 0.1.0."
         )
+    return decode_from(path, cls, fields["object"], tensors, classes)
+
+
+def decode_from(
+    path: str | Path,
+    cls: type[T],
+    data: Any,  # noqa: ANN401 - plain JSON
+    tensors: Mapping[str, Tensor] | None = None,
+    classes: Mapping[str, type] | None = None,
+) -> T:
+    """`decode` of what was stored at `path`; a refusal names that file, and the key."""
     try:
-        loaded: T = decode(cls, fields["object"], tensors, classes=classes)
+        loaded: T = decode(cls, data, tensors, classes=classes)
     except (TypeError, AttributeError, InputError, StoreError) as error:
         raise StoreError(f"{path} does not hold a {cls.__name__} that this version can read: {error}") from None
     return loaded
