@@ -87,9 +87,58 @@ def test_lists_and_tables_go_out_as_themselves():
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2), min_size=1))
+@given(st.lists(st.lists(st.floats(-checks.LARGEST, checks.LARGEST), min_size=2, max_size=2), min_size=1))
 def test_every_finite_number_passes_unchanged(rows):
     assert checks.samples(rows, "x", "Y").tolist() == rows  # sums that overflow are no NaN among the samples
+
+
+BEYOND = 2**60 + np.array([[0, 1], [5, 6]])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(BEYOND, BEYOND.tolist(), BEYOND.astype(np.uint64), BEYOND.astype(">i8"), torch.from_numpy(BEYOND)),
+        *(torch.from_numpy(BEYOND.astype(np.uint64)), np.ma.masked_array(BEYOND, BEYOND == 2**60)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float64, None])
+def test_integers_that_no_float_holds_are_refused_with_their_place(given, dtype):
+    with pytest.raises(
+        InputError, match=r"The 'x' of Y .*2\^53.* Got 1152921504606846977 in row 0, column 1 \(from 0\)"
+    ):
+        checks.samples(given, "x", "Y", dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "int64[pyarrow]"])
+def test_such_integers_in_a_frame_are_refused_with_their_column(dtype):
+    frame = pd.DataFrame({"fine": [1, 2], "id": pd.Series(BEYOND[0], dtype=dtype)})
+    with pytest.raises(InputError, match=r"The 'x\['id'\]' of Y .*2\^53.* Got 1152921504606846977 in row 1 \(from 0\)"):
+        checks.samples(frame, "x", "Y")
+    with pytest.raises(InputError, match="Got 1152921504606846977 in row 1"):
+        checks.samples(frame["id"], "x", "Y")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.sampled_from([np.int64, np.uint64]))
+def test_inexact_is_what_python_says(values, dtype):
+    whole = np.array([v if dtype is np.int64 else v + 2**63 for v in values], dtype=dtype)
+    assert checks.inexact(whole).tolist() == [int(v) != float(int(v)) for v in whole]
+
+
+def test_integers_that_single_precision_would_confuse_stay_apart():
+    near = 2**30 + np.arange(4).reshape(2, 2)
+    assert checks.samples(near, "x", "Y", dtype=None).tolist() == near.tolist()
+    p, q = checks.pair(np.zeros((2, 2), np.float32), near, "Y", dtype=None)
+    assert p.dtype == q.dtype == torch.float64
+    assert q.tolist() == near.tolist()
+    assert checks.samples(near % 2**20, "x", "Y", dtype=None).dtype == torch.float32
+
+
+@pytest.mark.parametrize("value", [3.5e38, -1e300])
+def test_numbers_beyond_single_precision_are_refused_with_their_place(value):
+    with pytest.raises(InputError, match=r"no larger than 3\.4e\+38.*in row 1, column 0 \(from 0\)"):
+        checks.samples([[1.0, 2.0], [value, 3.0]], "x", "Y")
 
 
 def test_shapes_of_samples():

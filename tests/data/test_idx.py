@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from vestige.core.errors import InputError
+from vestige.data import formats
 from vestige.data.formats import read_idx
 from vestige.data.sources.mnist import FILES, read_mnist_files
 
@@ -69,3 +70,10 @@ def test_a_torn_or_foreign_file_is_refused(tmp_path, data, sentence):
     path.write_bytes(data)
     with pytest.raises(InputError, match=sentence):
         read_idx(path)
+
+
+def test_more_than_any_idx_file_unpacks_to_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "IDX_BYTES", 1000)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(2000)))
+    with pytest.raises(InputError, match=r"at most 1000 bytes when it is unpacked\. Got more"):
+        read_idx(tmp_path / "a.gz")

@@ -3,6 +3,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from vestige.core import machine
 from vestige.core.errors import InputError
 from vestige.data.formats import image_splits, open_npz
 
@@ -99,3 +100,18 @@ def test_a_flipped_byte_is_found_by_file_and_key(tmp_path):
     path.write_bytes(data)
     with open_npz(path) as npz, pytest.raises(InputError, match=r"'train_x' of .*a.npz cannot be read: Bad CRC"):
         npz.images("train_x", (4, 4))
+
+
+def test_an_array_that_would_not_fit_is_refused_by_its_entry_in_the_archive(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros(10_000))
+    monkeypatch.setattr(machine, "free_memory", lambda: 10_000)
+    sentence = r"a\.npz:x' must be small enough for 5e-06 GB .* Got 8\.01e-05 GB"
+    with open_npz(tmp_path / "a.npz") as npz, pytest.raises(InputError, match=sentence):
+        npz.array("x")
+
+
+def test_an_array_that_is_no_archive_is_refused_before_it_is_read(tmp_path):
+    with open(tmp_path / "a.npz", "wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(InputError, match="it is a single array"), open_npz(tmp_path / "a.npz"):
+        pass

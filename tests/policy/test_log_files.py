@@ -48,6 +48,11 @@ def test_a_table_from_elsewhere(tmp_path):
     assert logs.log_probs is logs.terminated is None
 
 
+def test_episodes_that_were_an_index_in_pandas_are_read(tmp_path):
+    frame().set_index("episode").to_parquet(tmp_path / "logs.parquet")
+    assert Logs.read(tmp_path / "logs.parquet").episodes.tolist() == [0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -57,6 +62,8 @@ def test_a_table_from_elsewhere(tmp_path):
         ),
         (lambda f: f.drop(columns="episode"), "The 'episode' of logs.csv must be a column"),
         (lambda f: f.drop(columns="observation_0"), "The 'observation_0' of logs.csv must be a column"),
+        (lambda f: f.assign(observation_999999999999=1), "The 'observation_2' of logs.csv must be a column"),
+        (lambda f: f.assign(**{"observation_" + "9" * 5000: 1}), "The 'observation_2' of logs.csv must be a column"),
         (
             lambda f: f.assign(reward=[1, 2, "x", 4, 5]),
             "The 'reward' of logs.csv must be numbers. Got text such as '1'",

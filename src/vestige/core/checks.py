@@ -37,6 +37,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vestige.core.errors import REPEATED, InputError, UnknownName, shortened
@@ -62,6 +63,11 @@ __all__ = [
 
 
 UNKNOWN = 300  # characters of a sentence about an unknown name
+# The largest size of a value in samples: what float32 can hold.
+LARGEST = 3.4e38
+FLOAT_MAX = float(np.finfo(np.float64).max)
+# Up to here float64, and float32, hold every integer.
+EXACT, EXACT_SINGLE = 2**53, 2**24
 
 
 def refuse(name: str, owner: str, must: str, got: object) -> NoReturn:
@@ -173,17 +179,24 @@ def as_tensor(value: object, name: str, owner: str) -> Tensor:
         tensor = value.detach()
         if tensor.is_complex() or tensor.layout != torch.strided:
             refuse(name, owner, "dense and real", f"a {tensor.layout} tensor of {tensor.dtype}")
-        return tensor
+        if tensor.dtype not in (torch.uint16, torch.uint32, torch.uint64):
+            return tensor
+        value = tensor.cpu().numpy()
     if isinstance(value, pd.DataFrame):
         text = [str(c) for c, t in value.dtypes.items() if not _is_real(t)]
         if text:
             refuse(name, owner, "numeric in every column", f"columns that are not: {', '.join(text[:5])}")
+        for i, label in enumerate(value.columns):
+            _exact_series(value.iloc[:, i], f"{name}['{label}']", owner)
         value = value.to_numpy(dtype=np.float64, na_value=np.nan)
     elif isinstance(value, pd.Series):
         if not _is_real(value.dtype):
             refuse(name, owner, "numeric", f"a Series of {value.dtype}")
+        _exact_series(value, name, owner)
         value = value.to_numpy(dtype=np.float64, na_value=np.nan)
     elif isinstance(value, np.ma.MaskedArray) and value.dtype.kind in "biuf":
+        if value.dtype.kind in "iu":
+            _exact(value.filled(0), name, owner)
         value = np.ma.filled(value.astype(np.float64), np.nan)  # masked is missing, not the number underneath
     try:
         array = np.asarray(value)
@@ -195,6 +208,8 @@ def as_tensor(value: object, name: str, owner: str) -> Tensor:
         refuse(name, owner, "an array of numbers", f"{type(value).__name__} of {array.dtype}")
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch can do little with these
         fits = array.dtype.itemsize < 8 or not array.size or array.max() < 2**63
+        if not fits:
+            _exact(array, name, owner)
         array = array.astype(np.int64 if fits else np.float64)
     elif array.dtype.itemsize > 8:
         array = array.astype(np.float64)
@@ -210,13 +225,49 @@ def _is_real(dtype: Any) -> bool:  # noqa: ANN401 - whatever pandas takes for a 
     return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype)
 
 
-def _finite(tensor: Tensor, name: str, owner: str) -> None:
-    # One reduction instead of a mask as large as the data: a sum is finite only if every term is,
-    # and the rare overflow of a finite sum is told apart by the slow path.
-    if tensor.numel() and not bool(torch.isfinite(tensor.sum())):
-        bad = int((~torch.isfinite(tensor)).sum())
-        if bad:
-            refuse(name, owner, "finite", f"{bad} NaN or infinite values among {tensor.numel()}")
+def within(x: Tensor, largest: float) -> bool:
+    """Whether every value is a number of at most this size: one reduction, no mask as large as the data."""
+    low, high = x.aminmax() if x.numel() else (0.0, 0.0)  # NaN if there is one
+    return bool(low >= -largest) and bool(high <= largest)
+
+
+def inexact(whole: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of an array of integers float64 cannot hold: beyond 2^53 it passes over most of them."""
+    limits = np.iinfo(whole.dtype)
+    if not whole.size or (whole.min() >= -EXACT and whole.max() <= EXACT):
+        return np.zeros(whole.shape, dtype=bool)
+    near = whole.astype(np.float64)
+    inside = near < float(limits.max)  # the largest integer rounds up, to what is none of this type
+    return ~inside | (np.where(inside, near, 0).astype(whole.dtype) != whole)
+
+
+def _exact(whole: NDArray[Any], name: str, owner: str) -> None:
+    if len(bad := np.argwhere(inexact(whole))):
+        got = f"{whole[tuple(bad[0])]} in {_place(bad[0])}"
+        refuse(name, owner, "whole numbers that float64 can hold: up to 2^53, or multiples of powers of 2", got)
+
+
+def _exact_series(column: pd.Series[Any], name: str, owner: str) -> None:
+    if pd.api.types.is_integer_dtype(column.dtype):
+        signed = not pd.api.types.is_unsigned_integer_dtype(column.dtype)
+        _exact(column.to_numpy(dtype=np.int64 if signed else np.uint64, na_value=0), name, owner)
+
+
+def _place(index: Sequence[int]) -> str:
+    """Where a value stands: its sample, and which of its numbers it is."""
+    row, *rest = (int(i) for i in index)
+    return f"row {row}" + (f", column {', '.join(map(str, rest))}" if rest else "") + " (from 0)"
+
+
+def _finite(tensor: Tensor, name: str, owner: str, *, largest: float = FLOAT_MAX) -> None:
+    if within(tensor, min(largest, torch.finfo(tensor.dtype).max)):
+        return
+    bad = int((~torch.isfinite(tensor)).sum())
+    if bad:
+        refuse(name, owner, "finite", f"{bad} NaN or infinite values among {tensor.numel()}")
+    first = (tensor.abs() > largest).nonzero()[0].tolist()
+    got = f"{float(tensor[tuple(first)]):.4g} in {_place(first)}"
+    refuse(name, owner, f"no larger than {largest:.2g}, which single precision can hold", got)
 
 
 def samples(
@@ -231,7 +282,7 @@ def samples(
     """`value` as an (n, d) tensor of finite floats, one sample a row.
 
     One axis is read as n samples of one feature; images and other shapes are flattened. `dtype=None` keeps a floating
-    type as it is and turns integers into float32.
+    type as it is and turns integers into float32, or into float64 where float32 would make two of them one.
     """
     tensor = as_tensor(value, name, owner)
     if tensor.ndim == 0:
@@ -244,20 +295,27 @@ def samples(
         refuse(name, owner, "samples with at least one feature", f"shape {tuple(tensor.shape)}")
     if width is not None and tensor.shape[1] != width:
         refuse(name, owner, f"{width} features wide", f"{tensor.shape[1]}")
+    if tensor.dtype == torch.int64 and (dtype is None or dtype.is_floating_point):
+        _exact(tensor.numpy(force=True), name, owner)
     if dtype is None:
-        dtype = tensor.dtype if tensor.dtype in (torch.float32, torch.float64) else torch.float32
+        large = tensor.dtype in (torch.int32, torch.int64) and not within(tensor, EXACT_SINGLE)
+        dtype = torch.float64 if large or tensor.dtype == torch.float64 else torch.float32
     tensor = tensor.to(dtype)
-    _finite(tensor, name, owner)
+    if tensor.is_floating_point():
+        _finite(tensor, name, owner, largest=LARGEST)
     return tensor
 
 
 def pair(p: object, q: object, owner: str, *, dtype: torch.dtype | None = torch.float64) -> tuple[Tensor, Tensor]:
     """Two sample sets of one width: `p` the numerator (real data), `q` the denominator (model)."""
     p_ = samples(p, "p", owner, min_rows=2, dtype=dtype)
-    q_ = samples(q, "q", owner, min_rows=2, dtype=dtype)
+    given = as_tensor(q, "q", owner)
+    q_ = samples(given, "q", owner, min_rows=2, dtype=dtype)
     if p_.shape[1] != q_.shape[1]:
         refuse("q", owner, f"as wide as 'p' ({p_.shape[1]} features)", f"{q_.shape[1]}")
-    return p_, q_.to(p_.dtype) if dtype is None else q_
+    # Floats take the precision of `p`; integers that need float64 keep it.
+    both = p_.dtype if given.is_floating_point() else torch.promote_types(p_.dtype, q_.dtype)
+    return p_.to(both), q_.to(both)
 
 
 def _one_axis(value: object, name: str, owner: str, what: str, length: int | None) -> Tensor:

@@ -22,12 +22,13 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from PIL import Image
 
 from vestige import store
-from vestige.core import InputError
+from vestige.core import InputError, machine
 from vestige.core.checks import refuse
 
 # What numpy and zipfile raise on torn, hostile or foreign bytes.
@@ -36,6 +37,23 @@ BROKEN = (ValueError, OSError, EOFError, KeyError, MemoryError, NotImplementedEr
 
 # train_x, train_y, test_x, test_y
 Splits: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+# What is read from one file may take this share of the memory that is free: work on it takes as much again.
+MEMORY_SHARE = 0.5
+
+
+def memory_limit() -> float:
+    """Bytes that what is read from a file may take at this moment."""
+    return MEMORY_SHARE * machine.free_memory()
+
+
+def require_memory(where: object, needed: float, limit: float | None = None) -> None:
+    """Refuse, before anything is decoded, what would not fit: a header may claim any size, and a bomb is small."""
+    limit = memory_limit() if limit is None else limit
+    if needed > limit:
+        must = f"small enough for {limit / 1e9:.3g} GB of memory, {MEMORY_SHARE:.0%} of what is free"
+        raise InputError(f"The file '{where}' must be {must}. Got {needed / 1e9:.3g} GB instead.")
 
 
 def first_line(error: BaseException) -> str:
@@ -56,6 +74,10 @@ class Npz:
         """The array under `key`, of numbers or text."""
         if key not in self._file:
             refuse(key, str(self.path), "a key of the file", f"only {', '.join(sorted(self._file.files)) or 'none'}")
+        archive = self._file.zip
+        assert archive is not None  # it is open
+        members = [info.file_size for info in archive.infolist() if info.filename in (key, f"{key}.npy")]
+        require_memory(f"{self.path}:{key}", max(members, default=0))
         try:
             array = self._file[key]
         except BROKEN as error:
@@ -110,7 +132,9 @@ def open_npz(path: Path) -> Iterator[Npz]:
         raise InputError(f"{path} cannot be read as an .npz file: {error.strerror}.") from None
     with raw:
         try:
-            file = np.load(raw, allow_pickle=False)
+            alone = raw.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
+            raw.seek(0)
+            file = None if alone else np.load(raw, allow_pickle=False)
         except BROKEN as error:
             raise InputError(f"{path} cannot be read as an .npz file: {first_line(error)}.") from None
         if not isinstance(file, NpzFile):
@@ -127,15 +151,19 @@ def image_splits(npz: Npz, shape: tuple[int, ...], classes: int) -> Splits:
 
 
 UNSIGNED_BYTE = 8
+# Far above any idx file that there is, when it is unpacked.
+IDX_BYTES = 2**30
 
 
 def read_idx(path: Path) -> NDArray[Any]:
     """The bytes in a gzipped idx file, in their shape; a torn file or a foreign one is refused by name."""
     try:
         with gzip.open(store.regular(path), "rb") as file:
-            data = file.read()
+            data = file.read(IDX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read as a gzipped idx file: {first_line(error)}.") from None
+    if len(data) > IDX_BYTES:
+        refuse("length", str(path), f"at most {IDX_BYTES} bytes when it is unpacked", "more")
     axes = data[3] if len(data) > 3 else 0
     if data[:3] != bytes([0, 0, UNSIGNED_BYTE]) or not axes or len(data) < 4 + 4 * axes:
         refuse("header", str(path), "that of an idx file of bytes", data[:4].hex() or "nothing")

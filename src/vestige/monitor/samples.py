@@ -174,7 +174,7 @@ def _code(name: str, model: Sequence[pa.Table], real: Sequence[pa.Table]) -> Col
         return ColumnCoding(name, LEFT_OUT)
     missing = any(part.null_count for part in (*parts, *(_part(name, t, "the real table")[1] for t in real)))
     if kind != "text":
-        values = np.concatenate([floats(part) for part in parts])
+        values = np.concatenate([floats(part, name, "the model's table") for part in parts])
         return ColumnCoding(name, kind, fill=float(np.nanmedian(values)), marks_missing=missing)
     words = pa.chunked_array([part.cast(pa.large_string()) for part in parts]).drop_null().combine_chunks()
     counts = pc.value_counts(words)
@@ -196,9 +196,7 @@ def _encode(code: ColumnCoding, table: pa.Table, origin: str) -> np.ndarray[Any,
         places = pc.fill_null(pc.index_in(words, value_set=known), len(code.categories)).to_numpy(zero_copy_only=False)
         places = places + words.is_null().to_numpy(zero_copy_only=False)  # beyond "other" stands "missing"
         return np.eye(len(code.categories) + 2)[places]
-    values = floats(part)
-    if np.isinf(values).any():
-        raise InputError(f"The column '{code.name}' of {origin} must be finite. Got an infinite value instead.")
+    values = floats(part, code.name, origin)
     missing = np.isnan(values)
     if missing.any() and not code.marks_missing:
         told = f"{int(missing.sum())} missing values in {origin}"

@@ -22,6 +22,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -276,36 +277,38 @@ def _read_npz(at: Address) -> dict[str, Any]:
 
 
 def _read_table(at: Address) -> dict[str, Any]:
-    table, _ = read_table(at)
+    table, _ = read_table(at, with_index=True)  # episodes and steps may well have been one
     found: dict[str, Any] = {}
+    known = dict.fromkeys(table.column_names)
     for key in (*NEEDED, *OPTIONAL):
-        names = _wide(key, table.column_names, at) if key in WIDE else [key.removesuffix("s")]
-        if key in NEEDED or all(name in table.column_names for name in names):
+        names = _wide(key, known, at) if key in WIDE else [key.removesuffix("s")]
+        if key in NEEDED or all(name in known for name in names):
+            for name in names:
+                _require(name, known, at)
             columns = [_column(table, name, at) for name in names]
             found[key] = np.stack(columns, 1) if key in WIDE else columns[0]
     return found
 
 
-def _wide(key: str, names: list[str], at: Address) -> list[str]:
+def _wide(key: str, names: Mapping[str, object], at: Address) -> list[str]:
     """`observation_0`, `observation_1`, ... as far as they go; one that is left out in between is named."""
     stem = key.removesuffix("s")
-    numbers = {int(found[1]) for name in names if (found := re.fullmatch(rf"{stem}_(\d+)", name))}
-    columns = [f"{stem}_{i}" for i in range(max(numbers, default=0) + 1)]
-    if numbers:
-        for column in columns:
-            _require(column, names, at)
+    numbered = [name for name in names if re.fullmatch(rf"{stem}_\d+", name)]
+    # As many as there are: a number beyond that leaves a gap before it, however large it is.
+    columns = [f"{stem}_{i}" for i in range(max(len(numbered), 1))]
+    for column in columns if numbered else ():
+        _require(column, names, at)
     return columns
 
 
-def _require(column: str, names: list[str], at: Address) -> None:
+def _require(column: str, names: Mapping[str, object], at: Address) -> None:
     if column not in names:
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        shown = ", ".join(list(names)[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         checks.refuse(column, at.path.name, "a column of the table", f"only {shown}")
 
 
 def _column(table: pa.Table, name: str, at: Address) -> NDArray[Any]:
     """A column as numbers; episodes may be named by texts, which become 0, 1, 2 ... Ids and steps stay integers."""
-    _require(name, table.column_names, at)
     column = plain(table.column(name), name, at.path.name)
     if kind_of(column) == "text":
         if name != "episode":
@@ -314,7 +317,7 @@ def _column(table: pa.Table, name: str, at: Address) -> NDArray[Any]:
     if name in EXACT and pa.types.is_integer(column.type) and not column.null_count:
         whole = column.to_numpy(zero_copy_only=False)
         return np.unique(whole, return_inverse=True)[1] if name == "episode" else whole
-    return floats(column)
+    return floats(column, name, at.path.name)
 
 
 def _table(arrays: dict[str, NDArray[Any]]) -> pa.Table:

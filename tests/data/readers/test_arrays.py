@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from vestige.core import machine
 from vestige.core.errors import InputError
 from vestige.data import readers as files
 
@@ -175,9 +176,75 @@ def test_a_zip_bomb_is_refused_by_its_size(tmp_path, monkeypatch):
     np.save(buffer, np.zeros((10000, 10)))
     with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", buffer.getvalue())
-    monkeypatch.setattr("os.sysconf", lambda name: 100 if name == "SC_PAGE_SIZE" else 1000)
-    with pytest.raises(InputError, match=r"smaller than this machine's memory.*files\.chunks"):
+    monkeypatch.setattr(machine, "free_memory", lambda: 10**6)
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("it was unpacked"))
+    with pytest.raises(InputError, match=r"b\.npz' must be small enough for 0\.0005 GB .*50%.* Got 0\.0008 GB"):
         files.read(tmp_path / "b.npz")
+
+
+def test_a_header_as_long_as_a_bomb_is_not_unpacked(tmp_path):
+    head = b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**29) + bytes(2**20)
+    with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", head)
+    (tmp_path / "b.npy").write_bytes(head)
+    for name in ("b.npz", "b.npy"):
+        with pytest.raises(InputError, match="torn"):
+            files.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("ending", [".npy", ".safetensors"])
+def test_what_would_not_fit_is_refused_before_it_is_read(tmp_path, monkeypatch, ending):
+    path = write(tmp_path, ending, np.zeros((1000, 10), np.uint8))
+    monkeypatch.setattr(machine, "free_memory", lambda: 70_000)
+    with pytest.raises(InputError, match=r"3\.5e-05 GB of memory.* Got 4\.06e-05 GB"):  # 4 bytes a value, and names
+        files.read(path)
+    assert sum(len(x) for x in files.chunks(path, 100)) == 1000
+
+
+def test_a_sparse_file_is_refused_by_what_it_claims(tmp_path):
+    (tmp_path / "a.npy").write_bytes(header("(1000000000000, 1)"))
+    os.truncate(tmp_path / "a.npy", 2**43)
+    with pytest.raises(InputError, match=r"Got 8e\+03 GB"):
+        files.read(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("rows", ["1000000000000000", "1" + "0" * 30])
+def test_a_header_that_claims_more_than_the_file_holds(tmp_path, rows):
+    (tmp_path / "a.npy").write_bytes(header(f"({rows}, 1)") + bytes(800))
+    with pytest.raises(InputError, match=rf"{8 * int(rows)} bytes of data\. Got 800"):
+        files.read(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors"])
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_integers_that_no_float_holds_are_refused(tmp_path, ending, dtype):
+    path = write(tmp_path, ending, np.array([[1, 2], [3, 2**60 + 1]], dtype=dtype))
+    with pytest.raises(InputError, match=r"2\^53\. Got 1152921504606846977 in row 1, column 1 \(from 0\)"):
+        files.read(path)
+    exact = write(tmp_path, ending, np.array([[1], [2**60]], dtype=dtype))
+    assert files.read(exact).x.tolist() == [[1.0], [2.0**60]]
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors"])
+def test_numbers_beyond_single_precision_are_refused(tmp_path, ending):
+    path = write(tmp_path, ending, np.array([[1.0], [-1e39]]))
+    with pytest.raises(InputError, match=r"no larger than 3\.4e\+38\. Got -1e\+39 in row 1, column 0"):
+        files.read(path)
+
+
+def test_odd_shapes_and_types_work_or_are_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(48.0).reshape(2, 2, 3, 2, 2))
+    assert files.read(tmp_path / "a.npy").x.tolist() == np.arange(48.0).reshape(2, 24).tolist()
+    np.save(tmp_path / "a.npy", np.array([[2**60 + 1]], dtype=">i8"))
+    with pytest.raises(InputError, match="1152921504606846977"):
+        files.read(tmp_path / "a.npy")
+    np.save(tmp_path / "a.npy", np.zeros(2, [(f"field number {i}", "f4") for i in range(99)]))
+    with pytest.raises(InputError, match="an array of numbers") as refused:
+        files.read(tmp_path / "a.npy")
+    assert len(str(refused.value)) < 300
+    (tmp_path / "a.npy").write_bytes(header("(" + "1," * 70 + ")") + bytes(8))
+    with pytest.raises(InputError, match="cannot be read"):
+        files.read(tmp_path / "a.npy")
 
 
 @pytest.mark.parametrize(
@@ -199,8 +266,8 @@ def test_arrays_that_hold_no_samples(tmp_path, array, sentence):
 
 
 def test_sums_that_overflow_are_not_taken_for_infinity(tmp_path):
-    np.save(tmp_path / "a.npy", np.full((4, 1), 1.7e308))
-    assert files.read(tmp_path / "a.npy").x.max() == 1.7e308
+    np.save(tmp_path / "a.npy", np.full((4, 1), 3e38, np.float32))
+    assert files.read(tmp_path / "a.npy").x.max() == np.float32(3e38)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,13 @@ def test_npy_is_mapped_not_loaded(tmp_path, monkeypatch):
     ("text", "sentence"),
     [
         ("a,b\n1,2\n1,x\n", "numeric in column 'b' to be read in chunks. Got 'x' in row 3"),
-        ("a,b\n1,2\n1,NA\n", "column 'b' of .* must be finite to be read in chunks. Got nan in data row 2"),
+        (
+            "a,b\n1,2\n1,NA\n",
+            "column 'b' of .* must be complete to be read in chunks. Got a missing value in data row 2",
+        ),
+        ("a,b\n1,2\n1,inf\n", "column 'b' of .* must be finite. Got inf in data row 2"),
+        ("a,b\n1,2\n1,1e39\n", "column 'b' of .* no larger than 3.4e.38. Got 1e.39 in data row 2"),
+        ("a,b\n1,2\n1,1152921504606846977\n", "column 'b' of .* 2.53.* Got 1152921504606846977 in data row 2"),
         ("a,b\n1,2\n1\n", "Got 1 in row 3"),
         ("a,b\n", "at least one row"),
     ],
@@ -83,7 +89,7 @@ def test_a_gap_late_in_a_table_is_named_with_its_row(tmp_path):
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     frame.loc[500, "b"] = np.nan
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=70)
-    with pytest.raises(InputError, match=r"'b'.* Got nan in data row 501"):
+    with pytest.raises(InputError, match=r"'b'.* Got a missing value in data row 501"):
         list(files.chunks(tmp_path / "a.parquet", 70))
 
 

@@ -1,13 +1,19 @@
+import os
 import re
+import struct
+import subprocess
 import warnings
+import zlib
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from vestige.core import machine
 from vestige.core.errors import InputError
 from vestige.data import readers as files
+from vestige.data.readers import images
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 4, 5, 3), dtype=np.uint8)
 
@@ -90,8 +96,63 @@ def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as in a program that does not look at warnings
-            with pytest.raises(InputError, match=rf"0\.png' must be .* at most {limit} pixels"):
+            with pytest.raises(InputError, match=rf"0\.png' must be .* at most 4194304 pixels\. Got more than {limit}"):
                 files.read(tmp_path)
+
+
+def test_pixels_are_counted_before_one_is_decoded(tmp_path, monkeypatch):
+    save_all(tmp_path, np.zeros((3, 40, 50), np.uint8))
+    monkeypatch.setattr(Image.Image, "convert", lambda *_: pytest.fail("it was decoded"))
+    monkeypatch.setattr(machine, "free_memory", lambda: 300_000)  # 3 x 2000 x 4 bytes, and 2000 names
+    with pytest.raises(InputError, match=r"small enough for 0\.00015 GB of memory.* Got 0\.000152 GB"):
+        files.read(tmp_path)
+    monkeypatch.setattr(images, "MAX_PIXELS", 1999)
+    with pytest.raises(InputError, match=r"0\.png' must be an image of at most 1999 pixels\. Got 40 x 50"):
+        files.read(tmp_path)
+
+
+@pytest.mark.parametrize("side", [9400, 60_000])
+def test_a_header_that_claims_a_huge_image_is_refused(tmp_path, side):
+    save_all(tmp_path, PIXELS[:1])
+    data = bytearray((tmp_path / "0.png").read_bytes())
+    data[16:24] = struct.pack(">II", side, side)
+    data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
+    (tmp_path / "0.png").write_bytes(data)
+    with pytest.raises(InputError, match=r"0\.png' must be an image of at most 4194304 pixels"):
+        files.read(tmp_path)
+
+
+POSTSCRIPT = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 20 20
+%%EndComments
+newpath 0 0 moveto 20 20 lineto stroke
+showpage
+"""
+
+
+def test_postscript_named_like_an_image_starts_no_program(tmp_path, monkeypatch):
+    def started(*words, **_):
+        pytest.fail(f"a program was started: {words}")
+
+    for name in ("Popen", "run", "call", "check_call", "check_output"):
+        monkeypatch.setattr(subprocess, name, started)
+    monkeypatch.setattr(os, "system", started)
+    (tmp_path / "a.png").write_bytes(POSTSCRIPT)
+    with Image.open(tmp_path / "a.png") as drawn:
+        assert drawn.format == "EPS"  # pillow alone would take it
+    with pytest.raises(InputError, match=r"a\.png' must be an image that can be read \(PNG, .*foreign"):
+        files.read(tmp_path)
+
+
+def test_pipes_among_images_are_passed_over(tmp_path):
+    os.mkfifo(save_all(tmp_path / "a") / "pipe.png")
+    assert len(files.read(tmp_path / "a").x) == 3
+
+
+@pytest.mark.parametrize("ending", images.ENDINGS)
+def test_every_ending_is_read(tmp_path, ending):
+    grey = np.full((1, 4, 5), 51, np.uint8)
+    assert torch.allclose(files.read(save_all(tmp_path / "a", grey, ending)).x, torch.tensor(0.2), atol=0.01)
 
 
 def test_no_images_at_all(tmp_path):

@@ -1,5 +1,6 @@
 import datetime
 import re
+import time
 
 import numpy as np
 import pandas as pd
@@ -8,9 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from vestige.core import machine
 from vestige.core.errors import InputError
 from vestige.core.plain import plain
 from vestige.data import readers as files
+from vestige.data.readers import columns, tables
 
 
 def adult_like(n, seed, *, shift=0.0):
@@ -316,3 +319,112 @@ def test_the_same_files_give_the_same_bits(tmp_path):
     first, second = files.read_pair(*paths), files.read_pair(*paths)
     assert torch.equal(first[0], second[0])
     assert first[2] == second[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "row"),
+    [
+        ("a\n1152921504606846976\n1152921504606846977\n", "1152921504606846977", 2),
+        ("a\n0.5\n 1152921504606846977\n", "1152921504606846977", 2),  # a column of floats, by the first
+        ("a\n-18446744073709551617\n1\n", "-18446744073709551617", 1),  # more than 64 bits: Arrow takes a float
+    ],
+)
+def test_integers_that_no_float_holds_are_refused_with_column_and_row(tmp_path, text, value, row):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(InputError, match=rf"column 'a' of .*a\.csv .*2\^53.* Got {value} in data row {row} instead"):
+        files.read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(38, 0), pa.decimal128(38, 2)])
+def test_the_same_in_parquet(tmp_path, kind):
+    pq.write_table(
+        pa.table({"a": pa.array([1, None, 2**60, 2**60 + 1], pa.int64()).cast(kind)}), tmp_path / "a.parquet"
+    )
+    with pytest.raises(InputError, match=r"column 'a' of .*2\^53.* Got 1152921504606846977(\.00)? in data row 4"):
+        files.read(tmp_path / "a.parquet")
+
+
+def test_two_pairs_of_neighbours_beyond_2_to_the_53_are_not_called_the_same(tmp_path):
+    for name, more in (("real", (0, 1)), ("fake", (5, 6))):
+        pd.DataFrame({"a": [2**60 + i for i in more] * 10}).to_csv(tmp_path / f"{name}.csv", index=False)
+    with pytest.raises(InputError, match="1152921504606846977"):
+        files.read_pair(tmp_path / "real.csv", tmp_path / "fake.csv")
+
+
+def test_large_numbers_that_floats_hold_are_read(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1e20,100000000000000000000\n3e38,9007199254740992\n")
+    assert files.read(tmp_path / "a.csv").x.tolist() == [[1e20, 1e20], [3e38, 2.0**53]]
+
+
+def test_numbers_beyond_single_precision_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("a\n1\n1e39\n")
+    with pytest.raises(InputError, match=r"column 'a' of .* no larger than 3\.4e\+38\. Got 1e\+39 in data row 2"):
+        files.read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("index", [None, "id", ["id", "day"]])
+def test_the_index_of_pandas_is_left_out_of_parquet(tmp_path, index):
+    frame = adult_like(40, 0)[["age", "income"]].assign(id=range(40), day=1.5)
+    shown = (frame if index is None else frame.set_index(index))[["age", "income"]].sample(20, random_state=0)
+    shown.to_parquet(tmp_path / "a.parquet")
+    samples = files.read(tmp_path / "a.parquet")
+    assert samples.columns == ("age", "age is missing", "income")
+    assert "was left out" in samples.report.notes[0]
+    p, q, _ = files.read_pair(tmp_path / "a.parquet", tmp_path / "a.parquet")
+    assert p.shape == q.shape == (20, 3)
+    shown[["income"]].to_parquet(tmp_path / "b.parquet")
+    assert [len(x[0]) for x in files.chunks(tmp_path / "b.parquet")] == [1]
+
+
+def test_a_table_of_an_index_alone_and_notes_of_another_kind(tmp_path):
+    pd.DataFrame(index=[3, 1, 4]).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="beside the index of pandas"):
+        files.read(tmp_path / "a.parquet")
+    for notes in (b"no JSON", b"[]", b'{"index_columns": 3}', b'{"index_columns": [{}, 7]}', b"\xff"):
+        table = pa.table({"a": [1.0, 2.0]}).replace_schema_metadata({b"pandas": notes})
+        pq.write_table(table, tmp_path / "a.parquet")
+        assert files.read(tmp_path / "a.parquet").columns == ("a",)
+
+
+def test_tables_that_would_not_fit_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"a": np.zeros(10_000), "b": np.zeros(10_000)}), tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("a,b\n" + "0,0\n" * 10_000)
+    monkeypatch.setattr(machine, "free_memory", lambda: 300_000)
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_: pytest.fail("it was decoded"))
+    monkeypatch.setattr("pyarrow.csv.read_csv", lambda *_: pytest.fail("it was decoded"))
+    for name in ("a.csv", "a.parquet"):  # 20 000 numbers of 8 bytes
+        with pytest.raises(InputError, match=rf"{name}' must be small enough for 0\.00015 GB .* Got 0\.00016 GB"):
+            files.read(tmp_path / name)
+
+
+def test_text_that_unfolds_to_more_than_fits_is_refused(tmp_path, monkeypatch):
+    text = ["x" * 10_000, "y"] * 1000
+    pq.write_table(pa.table({"a": text}), tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 10_000
+    monkeypatch.setattr(machine, "free_memory", lambda: 10**7)
+    with pytest.raises(InputError, match=r"column 'a'' must be small enough for 0\.005 GB .* Got 0\.01 GB"):
+        files.read(tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("a\n" + "\n".join("abcdefghijklmnopqrstuvwxyz" * 1000) + "\n")
+    with pytest.raises(InputError, match=r"Got 0\.0141 GB"):  # two times 34 columns of 26 000 floats
+        files.read(tmp_path / "a.csv")
+
+
+def test_a_header_of_more_columns_than_can_be_worked_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MAX_COLUMNS", 3)
+    (tmp_path / "a.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    with pytest.raises(InputError, match=r"at most 3 columns\. Got 4"):
+        files.read(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text("\n" * 5000)
+    with pytest.raises(InputError, match="blank lines alone"):
+        files.read(tmp_path / "a.csv")
+
+
+def test_columns_are_matched_in_linear_time():
+    def seconds(width):
+        table = pa.table({f"c{i}": [0.0] for i in range(width)})
+        turned = table.select(table.column_names[::-1])
+        begun = time.process_time()
+        columns._aligned([table, turned], ["one", "other"])
+        return time.process_time() - begun
+
+    assert min(seconds(20_000) for _ in range(3)) < 0.5  # and not minutes

@@ -45,6 +45,12 @@ def refuse_file(where: object, must: str, got: object) -> NoReturn:
     raise InputError(f"The file '{where}' must be {must}. Got {got} instead.")
 
 
+def refuse_number(where: object, name: str, value: object, row: int) -> NoReturn:
+    """Raise the one error sentence about a number in a table that floats would confuse; `row` counts from 0."""
+    must = "numbers that float64 holds apart, which are whole ones up to 2^53; drop it if it is an identifier"
+    raise InputError(f"The column '{name}' of {where} must be {must}. Got {value} in data row {row + 1} instead.")
+
+
 def locate(where: str | os.PathLike[str], key: str | None = None) -> Address:
     """Take `FILE`, `FILE:key` or a folder apart; a missing, empty or unknown one is refused by name.
 
@@ -70,18 +76,3 @@ def locate(where: str | os.PathLike[str], key: str | None = None) -> Address:
     if store.regular(path).stat().st_size == 0:
         refuse_file(path, f"a whole {suffix} file", "an empty one")
     return Address(path, key, FORMATS[suffix])
-
-
-def require_memory(where: object, numbers: int, *, bytes_each: int = 8) -> None:
-    """Refuse, before anything is allocated, what could never fit: a file's header may claim any size."""
-    try:
-        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not every system tells
-        return
-    needed = numbers * bytes_each
-    if needed > physical:
-        refuse_file(
-            where,
-            f"smaller than this machine's memory ({physical / 2**30:.1f} GiB) or be read with files.chunks",
-            f"{needed / 2**30:.1f} GiB",
-        )

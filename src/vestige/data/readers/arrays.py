@@ -6,11 +6,12 @@ pickle and are refused. An .npz member is one compressed stream, so the first ro
 
 from __future__ import annotations
 
+import io
 import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +23,15 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from vestige.data.readers.address import Address, refuse_file, require_memory
+from vestige.core import checks
+from vestige.data.formats import first_line, require_memory
+from vestige.data.readers.address import Address, refuse_file
 
 # safetensors names its types; the small ones, bytes included, lose nothing in float32.
 SMALL = {"BOOL", "U8", "I8", "I16", "F16", "BF16", "F32", "F8_E4M3", "F8_E5M2"}
 LARGE = {"U16", "I32", "U32", "I64", "U64", "F64"}
+WHOLE = {"I64", "U64"}
+SHOWN = 60  # characters of a type that an error repeats
 
 # What numpy's header parser, zip and zlib raise on a torn or hostile file.
 DAMAGE = (
@@ -35,13 +40,18 @@ DAMAGE = (
 )
 
 
+# Of a header, which numpy would read however long it claims to be; its own limit is 10 000.
+HEADER_BYTES = 1 << 16
+
+
 @dataclass(frozen=True)
 class ArrayFile:
-    """An open array: its whole shape, whether it holds bytes, and its rows on demand."""
+    """An open array: its whole shape, whether it holds bytes, what its values become, and its rows on demand."""
 
     shape: tuple[int, ...]
     is_bytes: bool
-    read: Callable[[int, int], Tensor]
+    dtype: torch.dtype
+    read: Callable[[int, int], NDArray[Any] | Tensor]
 
     @property
     def is_images(self) -> bool:
@@ -49,13 +59,30 @@ class ArrayFile:
         return self.is_bytes and len(self.shape) > 2
 
     def rows(self, at: Address, start: int, stop: int) -> Float[Tensor, "n d"]:
-        """Samples, one a row, pixels in [0, 1]; NaN and infinity are refused with the place of the first."""
-        x = self.read(start, stop)
-        x = (x / 255 if self.is_images else x).reshape(len(x), -1)
-        if not bool(torch.isfinite(x.sum(dtype=torch.float64))) and len(bad := (~torch.isfinite(x)).nonzero()):
-            place = f"row {start + int(bad[0, 0])}, column {int(bad[0, 1])} (from 0)"
-            refuse_file(at, "finite", f"{len(bad)} NaN or infinite values, the first in {place}")
+        """Samples, one a row, pixels in [0, 1]; what no float holds is refused with the place of the first."""
+        raw = self.read(start, stop)
+        if isinstance(raw, np.ndarray):
+            if raw.dtype.kind in "iu" and len(bad := np.argwhere(checks.inexact(raw).reshape(len(raw), -1))):
+                value = raw.reshape(len(raw), -1)[tuple(bad[0])]
+                must = "numbers that float64 holds apart, which are whole ones up to 2^53"
+                refuse_file(at, must, f"{value} in {_place(bad[0], start)}")
+            # A copy of what is mapped from the disk; of what was unpacked one only where the type changes.
+            single = np.float32 if self.dtype == torch.float32 else np.float64
+            raw = torch.from_numpy(np.array(raw, single, order="C", copy=None if raw.flags.writeable else True))
+        x = raw.to(self.dtype).reshape(len(raw), -1)
+        if self.is_images:
+            x.div_(255)
+        if not checks.within(x, checks.LARGEST):
+            if len(wild := (~torch.isfinite(x)).nonzero()):
+                refuse_file(at, "finite", f"{len(wild)} NaN or infinite values, the first in {_place(wild[0], start)}")
+            first = (x.abs() > checks.LARGEST).nonzero()[0]
+            got = f"{float(x[tuple(first)]):.4g} in {_place(first, start)}"
+            refuse_file(at, f"numbers no larger than {checks.LARGEST:.2g}", got)
         return x
+
+
+def _place(index: Sequence[Any] | NDArray[Any] | Tensor, start: int) -> str:
+    return f"row {start + int(index[0])}, column {int(index[1])} (from 0)"
 
 
 @contextmanager
@@ -70,43 +97,46 @@ def open_array(at: Address) -> Iterator[ArrayFile]:
         yield array
 
 
-def _from_numpy(array: NDArray[Any]) -> Tensor:
-    """A copy that owns its memory: float32 where that loses nothing, else float64."""
-    small = array.dtype.itemsize <= 2 or array.dtype in (np.float32, np.dtype(">f4"))
-    return torch.from_numpy(np.array(array, dtype=np.float32 if small else np.float64, order="C"))
+def _becomes(dtype: np.dtype[Any]) -> torch.dtype:
+    """float32 where that loses nothing, else float64."""
+    small = dtype.itemsize <= 2 or (dtype.kind == "f" and dtype.itemsize == 4)
+    return torch.float32 if small else torch.float64
 
 
-def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:  # noqa: ANN401 - a file or a zip member
-    """Shape and type from the head of an .npy stream; what follows is the data."""
-    version = np.lib.format.read_magic(file)
+def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:  # noqa: ANN401 - a file or a zip member
+    """Shape and type from the head of an .npy stream, and where the data begins; what is no header is a ValueError."""
+    head = io.BytesIO(file.read(HEADER_BYTES))
+    version = np.lib.format.read_magic(head)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    shape, _, dtype = read(head)
     if any(side < 0 for side in shape):
         raise ValueError("negative side")
-    return shape, dtype
+    return shape, dtype, head.tell()
 
 
 def _only_numbers(at: Address, dtype: np.dtype[Any]) -> None:
     if dtype.hasobject:
         refuse_file(at, "an array of numbers", "Python objects, which would need pickle")
     if dtype.kind not in "biuf":
-        refuse_file(at, "an array of numbers", f"the type {dtype}")
+        refuse_file(at, "an array of numbers", f"the type {str(dtype)[:SHOWN]}")
 
 
 @contextmanager
 def _open_npy(at: Address) -> Iterator[ArrayFile]:
     try:
         with at.path.open("rb") as file:
-            shape, dtype = _header(file)
-            start = file.tell()
+            shape, dtype, start = npy_header(file)
     except DAMAGE:
         refuse_file(at, "a whole .npy file", "a torn or foreign one")
     _only_numbers(at, dtype)
     claimed, there = math.prod(shape) * dtype.itemsize, at.path.stat().st_size - start
     if claimed > there:
         refuse_file(at, f"a whole .npy file with {claimed} bytes of data", f"{there}")
-    array = np.load(at.path, mmap_mode="r", allow_pickle=False) if claimed else np.empty(shape, dtype)
-    yield ArrayFile(shape, dtype == np.uint8, lambda a, b: _from_numpy(array[a:b]))
+    try:
+        array = np.load(at.path, mmap_mode="r", allow_pickle=False) if claimed else np.empty(shape, dtype)
+    except DAMAGE as error:  # such as more axes than numpy has
+        refuse_file(at, "a whole .npy file", f"one that cannot be read ({first_line(error)})")
+    yield ArrayFile(shape, dtype == np.uint8, _becomes(dtype), lambda a, b: array[a:b])
 
 
 @contextmanager
@@ -118,23 +148,23 @@ def _open_npz(at: Address) -> Iterator[ArrayFile]:
     with archive:
         members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
         member = members[choose_key(at, list(members))]
+        unpacked = archive.getinfo(member).file_size
+        require_memory(at, unpacked)
         try:
             with archive.open(member) as file:
-                shape, dtype = _header(file)
-                start = file.tell()
+                shape, dtype, start = npy_header(file)
         except DAMAGE:
             refuse_file(at, f"an .npz file whose '{member}' can be read", "a torn one")
         _only_numbers(at, dtype)
-        claimed, there = math.prod(shape) * dtype.itemsize, archive.getinfo(member).file_size - start
+        claimed, there = math.prod(shape) * dtype.itemsize, unpacked - start
         if claimed != there:
             refuse_file(at, f"an .npz file whose '{member}' holds {claimed} bytes of data", f"{there}")
-        require_memory(at, claimed, bytes_each=1)
         try:
             with archive.open(member) as file:
                 array = np.lib.format.read_array(file, allow_pickle=False)
         except DAMAGE:
             refuse_file(at, f"an .npz file whose '{member}' can be read", "a torn one")
-        yield ArrayFile(shape, dtype == np.uint8, lambda a, b: _from_numpy(array[a:b]))
+        yield ArrayFile(shape, dtype == np.uint8, _becomes(dtype), lambda a, b: array[a:b])
 
 
 @contextmanager
@@ -150,7 +180,8 @@ def _open_safetensors(at: Address) -> Iterator[ArrayFile]:
         if dtype not in SMALL | LARGE:
             refuse_file(at, "an array of real numbers", f"the type {dtype}")
         wide = torch.float32 if dtype in SMALL else torch.float64
-        yield ArrayFile(shape, dtype == "U8", lambda a, b: part[a:b].to(wide))
+        whole = dtype in WHOLE
+        yield ArrayFile(shape, dtype == "U8", wide, lambda a, b: part[a:b].numpy() if whole else part[a:b])
 
 
 def choose_key(at: Address, keys: list[str]) -> str:

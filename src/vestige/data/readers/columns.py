@@ -23,11 +23,14 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vestige.core import InputError
+from vestige.core import InputError, checks
+from vestige.data.formats import memory_limit, require_memory
+from vestige.data.readers.address import refuse_number
 from vestige.data.readers.tables import DIGITS, MISSING
 
 DATE = r"^\d{4}-\d{2}-\d{2}([ T].*)?$"
 MICROSECONDS_A_DAY = 86_400e6
+FLOAT_BYTES = 8
 # The most categories of one text column that get a column of their own.
 MAX_CATEGORIES = 32
 # Text that takes more different values than this share of the rows is an identifier.
@@ -65,6 +68,9 @@ def plain(column: pa.ChunkedArray, name: str, origin: str) -> pa.Array:
         raise InputError(f"The column '{name}' of {origin} must be smaller. Got {array.nbytes} bytes instead.")
     kind = array.type
     if pa.types.is_dictionary(kind):
+        if pa.types.is_large_string(kind.value_type) or pa.types.is_string(kind.value_type):
+            spelt = pc.sum(pc.take(pc.binary_length(array.dictionary).cast(pa.int64()), array.indices))
+            require_memory(f"{origin}, column '{name}'", spelt.as_py() or 0)
         array = array.cast(kind.value_type)
         kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -77,6 +83,8 @@ def plain(column: pa.ChunkedArray, name: str, origin: str) -> pa.Array:
         return pc.divide(array.cast(unit, safe=False).cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         number = array.cast(pa.float64(), safe=False)
+        if pa.types.is_decimal(kind):
+            _apart(array, number, name, origin)
         return pc.if_else(pc.is_nan(number), None, number)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return array
@@ -131,8 +139,31 @@ def _example(part: pa.Array) -> str:
     return f" (such as '{str(strays[0])[:40]}')" if len(strays) else ""
 
 
-def floats(part: pa.Array) -> NDArray[np.float64]:
-    """Float64 with NaN for null."""
+def _apart(decimals: pa.Array, number: pa.Array, name: str, origin: str) -> None:
+    """Refuse decimals beyond 2^53 that are not the floats they become."""
+    rows = pc.indices_nonzero(pc.fill_null(pc.greater(pc.abs(number), float(checks.EXACT)), False)).to_pylist()
+    for row in rows:
+        if (value := decimals[row].as_py()) != number[row].as_py():
+            refuse_number(origin, name, value, row)
+
+
+def floats(part: pa.Array, name: str, origin: str, *, first_row: int = 0) -> NDArray[np.float64]:
+    """Float64 with NaN for null; what a float cannot hold is refused with its row, the first being `first_row`."""
+    value = _as_floats(part)
+    size = np.abs(value)
+    if pa.types.is_integer(part.type) and (size > checks.EXACT).any():
+        whole = part.fill_null(0).to_numpy(zero_copy_only=False)
+        if len(bad := np.flatnonzero(checks.inexact(whole))):
+            refuse_number(origin, name, whole[bad[0]], first_row + int(bad[0]))
+    if (large := size > checks.LARGEST).any():
+        row = int(np.flatnonzero(large)[0])
+        must = "finite" if np.isinf(value[row]) else f"numbers no larger than {checks.LARGEST:.2g}"
+        got = f"{value[row]:.4g} in data row {first_row + row + 1}"
+        raise InputError(f"The column '{name}' of {origin} must be {must}. Got {got} instead.")
+    return value
+
+
+def _as_floats(part: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_timestamp(part.type):
         days = part.cast(pa.int64()).cast(pa.float64(), safe=False)
         return np.asarray(days.to_numpy(zero_copy_only=False)) / MICROSECONDS_A_DAY
@@ -148,20 +179,26 @@ def encode(
 ) -> tuple[list[Float[Tensor, "_ d"]], ColumnReport]:
     """Each table as float64 samples of one width, and the report. `drop` names columns to leave out."""
     names, notes = _aligned(tables, origins)
-    unknown = [name for name in drop if name not in names]
+    unknown = sorted(set(drop) - set(names))
     if unknown:
         raise InputError(f"The 'drop' of files.encode must be columns of {origins[0]}. Got '{unknown[0]}' instead.")
-    blocks, columns = [], []
+    blocks: list[Tensor] = []
+    columns: list[Column] = []
+    rows, width, limit = sum(table.num_rows for table in tables), 0, memory_limit()
     for name in names:
         if name in drop:
             columns.append(Column(name, "any", "dropped on request"))
             continue
         parts = [plain(table.column(name), name, origin) for table, origin in zip(tables, origins, strict=True)]
         kind = joint_kind(name, parts, origins)
+        widest = MAX_CATEGORIES + 2 if kind == "text" else 2
+        # Twice, for the columns are put together at the end.
+        require_memory(origins[0], 2 * FLOAT_BYTES * rows * (width + widest), limit)
         coded = _encode_text if kind == "text" else _encode_number
         encoded, column = coded(name, kind, parts, origins)
         columns.append(column)
         blocks.append(encoded)
+        width += encoded.shape[1]
     report = ColumnReport(tuple(columns), notes)
     if not report.features:
         raise InputError(f"The columns of {origins[0]} must leave something to compare. Got only dropped ones instead.")
@@ -171,15 +208,18 @@ def encode(
 def _aligned(tables: Sequence[pa.Table], origins: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     """Column names in the order of the first table, once every table has the same ones."""
     first = tables[0].column_names
+    known = set(first)
     notes = []
     for table, origin in zip(tables[1:], origins[1:], strict=True):
-        only_first = [name for name in first if name not in set(table.column_names)]
-        only_here = [name for name in table.column_names if name not in set(first)]
+        here = table.column_names
+        there = set(here)
+        only_first = [name for name in first if name not in there]
+        only_here = [name for name in here if name not in known]
         if only_first or only_here:
             sides = [(origins[0], only_first), (origin, only_here)]
             told = "; ".join(f"{_listed(names)} only in {where}" for where, names in sides if names)
             raise InputError(f"The columns of {origins[0]} and {origin} must be the same. Got {told} instead.")
-        if table.column_names != first:
+        if here != first:
             notes.append(f"the columns of {origin} stand in another order; they were matched by name")
     return first, tuple(notes)
 
@@ -191,13 +231,7 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 
 def _encode_number(name: str, kind: str, parts: list[pa.Array], origins: Sequence[str]) -> tuple[Tensor, Column]:
     """Numbers, booleans and dates of all tables: one feature, and an indicator where anything is missing."""
-    values = [floats(part) for part in parts]
-    for value, origin in zip(values, origins, strict=True):
-        bad = np.flatnonzero(np.isinf(value))
-        if len(bad):
-            raise InputError(
-                f"The column '{name}' of {origin} must be finite. Got {value[bad[0]]} in data row {bad[0] + 1} instead."
-            )
+    values = [floats(part, name, origin) for part, origin in zip(parts, origins, strict=True)]
     pooled = np.concatenate(values)
     missing = np.isnan(pooled)
     if missing.all():

@@ -23,13 +23,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import InputError, checks
-from vestige.data.readers.address import Address, locate, refuse_file, require_memory
+from vestige.data.formats import require_memory
+from vestige.data.readers.address import Address, locate, refuse_file
 from vestige.data.readers.arrays import open_array
 from vestige.data.readers.columns import Column, ColumnReport, encode, floats, kind_of, plain
 from vestige.data.readers.images import ImageFolder
 from vestige.data.readers.tables import read_table, table_batches
 
 ROWS = 65536  # of a chunk
+NAME_BYTES = 64  # of a column's name, such as x123
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,21 @@ def _read(at: list[Address], drop: Sequence[str]) -> list[SampleFile]:
 
 def _read_array(at: Address) -> SampleFile:
     with open_array(at) as array:
-        require_memory(at, math.prod(array.shape), bytes_each=4)
+        require_memory(at, _bytes(array.shape[0], math.prod(array.shape[1:]), array.dtype.itemsize))
         x = array.rows(at, 0, array.shape[0])
     notes = ("bytes of images were divided by 255",) if array.is_images else ()
     return SampleFile(x, str(at), array.shape[1:], _plain_report(x.shape[1], "number", notes))
 
 
+def _bytes(rows: int, width: int, bytes_each: int) -> int:
+    """What samples take in memory, and the names of their columns."""
+    return rows * width * bytes_each + width * NAME_BYTES
+
+
 def _read_folder(at: Address, images: ImageFolder, colour: bool) -> SampleFile:
-    x, size = images.read(colour=colour), images.size
+    size = images.size
+    require_memory(at, _bytes(len(images.paths), images.width(colour), torch.float32.itemsize))
+    x = images.read(colour=colour)
     note = f"{len(x)} images of {size[0]} x {size[1]}, {'RGB' if colour else 'grey'}, pixels in [0, 1]"
     return SampleFile(x, str(at), (*size, 3) if colour else size, _plain_report(x.shape[1], "pixel", (note,)))
 
@@ -160,10 +169,10 @@ def _numbers(at: Address, table: pa.Table, first_row: int) -> Float[Tensor, "n d
         part = plain(table.column(name), name, str(at))
         if kind_of(part) == "text":
             raise InputError(f"The column '{name}' of {at} must be numeric to be read in chunks. Got text instead.")
-        value = floats(part)
-        bad = np.flatnonzero(~np.isfinite(value))
+        value = floats(part, name, str(at), first_row=first_row)
+        bad = np.flatnonzero(np.isnan(value))
         if len(bad):
-            told = f"{value[bad[0]]} in data row {first_row + int(bad[0]) + 1}"
-            raise InputError(f"The column '{name}' of {at} must be finite to be read in chunks. Got {told} instead.")
+            told = f"a missing value in data row {first_row + int(bad[0]) + 1}"
+            raise InputError(f"The column '{name}' of {at} must be complete to be read in chunks. Got {told} instead.")
         values.append(value)
     return torch.from_numpy(np.stack(values, 1))

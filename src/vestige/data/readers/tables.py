@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
-from vestige.data.formats import first_line
-from vestige.data.readers.address import Address, refuse_file, require_memory
+from vestige.core import checks
+from vestige.data.formats import first_line, require_memory
+from vestige.data.readers.address import Address, refuse_file, refuse_number
 
 DASHES = ("-", "--", "\N{EN DASH}", "\N{EM DASH}")
 # In small letters, without blanks around; `is_missing` asks for both.
@@ -34,6 +36,15 @@ NOT_FINITE = re.compile(r"[-+]?(nan|inf(inity)?)", re.IGNORECASE)
 
 # A row of a .csv file must fit in one block.
 BLOCK_BYTES = 1 << 24
+# Far more than any table that is compared has; each column takes time, whatever it holds.
+MAX_COLUMNS = 100_000
+# A .csv file with more blank lines than this before its header is none.
+BLANK_LINES = 1000
+CELL_BYTES = 8
+# What pandas calls the column of an index without a name.
+PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+# Whole numbers of so many digits may not be what float64 makes of them; those with more are too large for any float.
+LONG_WHOLE = r"^[-+]?\d{16,39}$"
 
 
 def is_missing(text: str) -> bool:
@@ -41,15 +52,18 @@ def is_missing(text: str) -> bool:
     return text.strip().lower() in MISSING
 
 
-def read_table(at: Address) -> tuple[pa.Table, tuple[str, ...]]:
-    """The whole table, and what there is to say about how it was read."""
+def read_table(at: Address, *, with_index: bool = False) -> tuple[pa.Table, tuple[str, ...]]:
+    """The whole table, and what there is to say about how it was read; without what was an index in pandas."""
     notes: tuple[str, ...] = ()
     if at.suffix == ".csv":
         table, notes = csv_table(at)
     else:
         with _parquet(at) as file:
-            require_memory(at, file.metadata.num_rows * file.metadata.num_columns)
-            table = file.read(use_threads=False)
+            require_memory(at, _unpacked(file.metadata))
+            names, index = (None, []) if with_index else _without_index(at, file)
+            table = file.read(columns=names, use_threads=False)
+        if index:
+            notes = (f"{at.path.name}: {', '.join(index)} is the index of a pandas table and was left out",)
     if table.num_rows == 0:
         refuse_file(at, "a table with at least one row", "none")
     return table, notes
@@ -61,7 +75,8 @@ def table_batches(at: Address, rows: int) -> Iterator[pa.Table]:
         yield from csv_batches(at)
         return
     with _parquet(at) as file:
-        for batch in file.iter_batches(batch_size=rows, use_threads=False):
+        names, _ = _without_index(at, file)
+        for batch in file.iter_batches(batch_size=rows, columns=names, use_threads=False):
             yield pa.Table.from_batches([batch])
 
 
@@ -69,11 +84,37 @@ def table_batches(at: Address, rows: int) -> Iterator[pa.Table]:
 def _parquet(at: Address) -> Iterator[Any]:
     """The open file; what goes wrong while it is read is said in a sentence."""
     try:
-        with pa_parquet.ParquetFile(at.path) as file:
-            check_names(at, tuple(file.schema_arrow.names))
+        schema = pa_parquet.read_schema(at.path)
+        check_names(at, tuple(schema.names))
+        # Texts stay in the dictionaries that they are stored in: spelt out, a long one could fill any memory.
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        with pa_parquet.ParquetFile(at.path, read_dictionary=texts) as file:
             yield file
     except (pa.ArrowException, OSError, MemoryError) as error:
         refuse_file(at, "a whole .parquet file", f"a torn or foreign one ({first_line(error)})")
+
+
+def _unpacked(metadata: Any) -> int:  # noqa: ANN401 - pyarrow has no types
+    """Bytes that the table takes, as its metadata claims."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
+    return max(rows * metadata.num_columns * CELL_BYTES, sum(group.total_byte_size for group in groups))
+
+
+def _without_index(at: Address, file: Any) -> tuple[list[str] | None, list[str]]:  # noqa: ANN401 - no types
+    """The columns of a table, None for all, and those that were its index in pandas: by name, or by pandas' notes."""
+    try:
+        noted = (file.schema_arrow.pandas_metadata or {})["index_columns"]
+    except (ValueError, LookupError, TypeError, RecursionError):  # none, or notes of another kind
+        noted = []
+    marked = {name for name in noted if isinstance(name, str)} if isinstance(noted, list) else set()
+    index = [name for name in file.schema_arrow.names if name in marked or PANDAS_INDEX.fullmatch(name)]
+    if not index:
+        return None, []
+    names = [name for name in file.schema_arrow.names if name not in index]
+    if not names:
+        refuse_file(at, "a table with columns beside the index of pandas", f"only {', '.join(index)}")
+    return names, index
 
 
 @dataclass(frozen=True)
@@ -93,7 +134,7 @@ def dialect(at: Address) -> Dialect:
             line, blank = "", -1
             while not line.strip():
                 line, blank = file.readline(BLOCK_BYTES), blank + 1
-                if not line:
+                if not line or blank > BLANK_LINES:
                     refuse_file(at, "a table with a header line", "blank lines alone")
     except UnicodeDecodeError:
         refuse_file(at, "a .csv file in UTF-8", "bytes that are not")
@@ -107,7 +148,9 @@ def dialect(at: Address) -> Dialect:
     return Dialect(separator, tuple(names), True, blank + 1)
 
 
-def _csv_options(at: Address, how: Dialect, types: dict[str, Any] | None) -> dict[str, Any]:
+def _csv_options(
+    at: Address, how: Dialect, types: dict[str, Any] | None, only: list[str] | None = None
+) -> dict[str, Any]:
     check_names(at, how.names)
     return {
         # One thread, so that errors count rows; names are ours, so that a header of numbers is data.
@@ -115,12 +158,16 @@ def _csv_options(at: Address, how: Dialect, types: dict[str, Any] | None) -> dic
             use_threads=False, block_size=BLOCK_BYTES, column_names=list(how.names), skip_rows=how.skip
         ),
         "parse_options": pa_csv.ParseOptions(delimiter=how.separator, newlines_in_values=True),
-        "convert_options": pa_csv.ConvertOptions(null_values=_SPELLINGS, strings_can_be_null=True, column_types=types),
+        "convert_options": pa_csv.ConvertOptions(
+            null_values=_SPELLINGS, strings_can_be_null=True, column_types=types, include_columns=only
+        ),
     }
 
 
 def check_names(at: object, names: tuple[str, ...]) -> None:
-    """Column names must be there and differ."""
+    """Column names must be there and differ, and not be too many."""
+    if len(names) > MAX_COLUMNS:
+        refuse_file(at, f"a table of at most {MAX_COLUMNS} columns", f"{len(names)}")
     seen: set[str] = set()
     twice = sorted({name for name in names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
     if twice:
@@ -133,20 +180,62 @@ def csv_table(at: Address) -> tuple[pa.Table, tuple[str, ...]]:
     """The whole table, its types inferred over the whole column, and what there is to say about how it was read."""
     how = dialect(at)
     options = _csv_options(at, how, None)
+    require_memory(at, max(at.path.stat().st_size, CELL_BYTES * _cells(at, how)))
     try:
         table = pa_csv.read_csv(at.path, **options)
+        _require_exact(at, how, _large(table))
     except (pa.ArrowException, OSError, MemoryError) as error:
         _damaged_csv(at, error)
     return table, () if how.has_header else (f"{at.path.name} has no header line: its columns go by position",)
 
 
+def _cells(at: Address, how: Dialect) -> int:
+    """How many cells there are at most: separators and ends of lines."""
+    count, separator = 0, how.separator.encode()
+    with at.path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            count += block.count(separator) + block.count(b"\n")
+    return count + 1
+
+
+def _large(table: pa.Table) -> list[str]:
+    """Columns of floats in which whole numbers may have been rounded."""
+    found = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_floating(column.type):
+            low, high = (end.as_py() or 0.0 for end in pc.min_max(column).values())
+            if max(-low, high) > checks.EXACT:
+                found.append(name)
+    return found
+
+
+def _require_exact(at: Address, how: Dialect, names: list[str]) -> None:
+    """Refuse whole numbers in these columns, as they are spelt, that float64 would make another number of."""
+    if not names:
+        return
+    done = 0
+    with pa_csv.open_csv(at.path, **_csv_options(at, how, dict.fromkeys(names, pa.string()), names)) as reader:
+        for batch in reader:
+            for name in names:
+                text = pc.utf8_trim_whitespace(batch.column(name))
+                whole = pc.fill_null(pc.match_substring_regex(text, LONG_WHOLE), False)
+                for row in pc.indices_nonzero(whole).to_pylist():
+                    if int(spelt := text[row].as_py()) != float(spelt):
+                        refuse_number(at, name, spelt, done + row)
+            done += batch.num_rows
+
+
 def csv_batches(at: Address) -> Iterator[pa.Table]:
     """The table in batches, every column as float64; text is refused with its column and row."""
     how = dialect(at)
+    looked: set[str] = set()
     try:
         with pa_csv.open_csv(at.path, **_csv_options(at, how, dict.fromkeys(how.names, pa.float64()))) as reader:
             for batch in reader:
-                yield pa.Table.from_batches([batch])
+                table = pa.Table.from_batches([batch])
+                _require_exact(at, how, [name for name in _large(table) if name not in looked])
+                looked.update(_large(table))
+                yield table
     except (pa.ArrowException, OSError, MemoryError) as error:
         _damaged_csv(at, error)
 
