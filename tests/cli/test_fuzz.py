@@ -229,35 +229,104 @@ def lines_mixed(data: bytes, r: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
+def change_one(document: object, r: random.Random) -> str | None:
+    """One value of the document is another kind, another size, or gone; says which."""
+    places: list = []
+
+    def walk(node, path):
+        for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
+            places.append((path, node, key))
+            walk(node[key], (*path, key))
+
+    walk(document, ())
+    if not places:
+        return None
+    deep = r.choice(sorted({len(path) for path, _, _ in places}))  # each level alike: long lists are not all there is
+    path, node, key = r.choice([place for place in places if len(place[0]) == deep])
+    kind = r.randrange(4)
+    hostile = [None, True, -1, 0, 1e39, float("inf"), float("nan"), 10**30, 10**400, [], {}, [[]], {"a": {"b": 1}},
+               [1, "x"], "x" * 100_000, [0] * 10_000, *TEXTS]  # fmt: skip
+    told = ".".join(map(str, (*path, key)))
+    if kind == 0:
+        del node[key]
+        return f"{told} is gone"
+    if kind == 1 and isinstance(node, dict):
+        new = r.choice(TEXTS)
+        node[new] = node.pop(key)
+        return f"{told} is called {new[:40]!r}"
+    node[key] = r.choice(hostile)
+    return f"{told} is {repr(node[key])[:40]}"
+
+
 def json_changed(data: bytes, r: random.Random) -> bytes | None:
-    """One value of the document is another kind, another size, or gone."""
     first, newline, rest = data.partition(b"\n") if data.count(b"\n{") else (data, b"", b"")
     try:
         document = json.loads(first)
     except ValueError:
         return None
-    places: list = []
+    return None if change_one(document, r) is None else json.dumps(document).encode() + newline + rest
 
-    def walk(node, depth=0):
-        for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
-            places.append((depth, node, key))
-            walk(node[key], depth + 1)
 
-    walk(document)
-    if not places:
+def resealed(path: Path, r: random.Random) -> str | None:
+    """A stored object that somebody changed, with digests that are right: what is wrong is in the fields."""
+    from vestige.store import objects
+
+    if path.suffix not in (".json", ".jsonl"):
         return None
-    deep = r.choice(sorted({depth for depth, _, _ in places}))  # each level alike: long lists do not take every turn
-    _, node, key = r.choice([place for place in places if place[0] == deep])
-    kind = r.randrange(4)
-    hostile = [None, True, -1, 0, 1e39, float("inf"), float("nan"), 10**30, 10**400, [], {}, [[]], {"a": {"b": 1}},
-               [1, "x"], "x" * 100_000, [0] * 10_000, *TEXTS]  # fmt: skip
-    if kind == 0:
-        del node[key]
-    elif kind == 1 and isinstance(node, dict):
-        node[r.choice(TEXTS)] = node.pop(key)
+    first, newline, rest = (
+        path.read_bytes().partition(b"\n") if path.suffix == ".jsonl" else (path.read_bytes(), b"", b"")
+    )
+    try:
+        document = json.loads(first)
+        tensors = document["tensors"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if tensors and r.random() < 0.5:
+        told = other_tensor(path.with_name(tensors["file"]), tensors["digests"], r)
     else:
-        node[key] = r.choice(hostile)
-    return json.dumps(document).encode() + newline + rest
+        told = change_one(document["fields"], r)
+    try:
+        sealed = {key: objects._digest(objects.canonical(value).encode()) for key, value in document["fields"].items()}
+    except ValueError:  # a NaN, or half of a letter: it has no digest
+        return None
+    document |= {"digests": sealed, "tensors_digest": objects._digest(objects.canonical(tensors).encode())}
+    path.write_bytes(json.dumps(document).encode() + newline + rest)
+    return told
+
+
+def other_tensor(path: Path, digests: dict[str, str], r: random.Random) -> str:
+    """One tensor of the file is another; its digest is right."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from vestige.store import objects
+
+    tensors = load_file(path)
+    key = r.choice(sorted(tensors))
+    x = tensors[key]
+    changes = {
+        "nan": lambda: torch.full_like(x.double(), float("nan")),
+        "infinite": lambda: torch.full_like(x.double(), float("inf")),
+        "large": lambda: torch.full_like(x.double(), 1e300),
+        "zero": lambda: torch.zeros_like(x),
+        "negative": lambda: -torch.ones_like(x.double()),
+        "empty": lambda: x.reshape(-1)[:0].clone(),
+        "flat": lambda: x.reshape(-1).clone(),
+        "longer": lambda: torch.cat([x.reshape(-1), x.reshape(-1)]),
+        "deeper": lambda: x[None].clone(),
+        "whole": lambda: torch.ones(x.shape, dtype=torch.int64),
+        "truth": lambda: torch.ones(x.shape, dtype=torch.bool),
+        "half": lambda: torch.ones(x.shape, dtype=torch.float16),
+    }
+    name = r.choice(sorted(changes))
+    if r.random() < 0.1:
+        del tensors[key], digests[key]
+        name = "gone"
+    else:
+        tensors[key] = changes[name]()
+        digests[key] = objects._tensor_digest(tensors[key])
+    save_file(tensors, path)
+    return f"{key} is {name}"
 
 
 def nested(data: bytes, r: random.Random) -> bytes:
@@ -461,10 +530,13 @@ def in_its_folder(path: Path, r: random.Random) -> str:
 BINARY = {f.__name__: f for f in (flip, truncate, duplicate, cut_out, foreign_magic, noise, spliced)}
 TEXT = {f.__name__: f for f in (numbers_replaced, lines_mixed, nested)}
 ODD = {f.__name__: f for f in (other_values, bomb, in_its_place, in_its_folder)}
+SEALED = 0.5  # of stored objects: with digests that are right, so that what reads the fields is met
 
 
 def damaged(path: Path, r: random.Random) -> str:
     """Damage the file; returns how."""
+    if r.random() < SEALED and (told := resealed(path, r)) is not None:
+        return f"resealed: {told}"
     for _ in range(50):
         kind = r.choice(("binary", "text", "json", "header", "odd", "odd"))
         if kind == "odd":
@@ -667,6 +739,8 @@ def run(number: int, inputs: Path) -> Told:
             told.wrong.append("no sentence")
         if (longest := max((len(line) for line in said.splitlines()), default=0)) > LONGEST:
             told.wrong.append(f"a line of {longest} characters")
+        if code in CODES and (left := sorted(str(p.name) for p in (work / "out").rglob("*.part"))):
+            told.wrong.append(f"a part of a file is left: {left[:3]}")
         after = state(work)
         if changed := sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p)):
             told.wrong.append(f"changed outside of the output folder: {changed[:3]}")

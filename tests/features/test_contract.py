@@ -244,3 +244,24 @@ def test_load_refuses_another_kind_of_map(tmp_path):
     store.save(path, "features", {"object": fields["object"] | {"class": "Nonsense"}}, tensors)
     with pytest.raises(StoreError, match="that this version can read"):
         features.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"directions_": torch.ones(1, 2, 1)},
+        {"directions_": torch.ones(1, 3)},
+        {"directions_": torch.ones(1, 2, dtype=torch.int64)},
+        {"mean_": torch.ones(5)},
+        {"mean_": torch.tensor([0.0, torch.nan])},
+        {"shape_": (10**15,)},
+        {"shape_": (-2,)},
+    ],
+)
+def test_load_refuses_parts_that_do_not_fit_each_other(change, tmp_path):
+    made = features.PCA(dims=1).fit(torch.randn(20, 2, generator=torch.Generator().manual_seed(0)))
+    assert features.load(made.save(tmp_path / "map.json")).width == 1
+    for name, value in change.items():
+        setattr(made, name, value)
+    with pytest.raises(StoreError, match=r"map\.json holds a map that has no features for its own samples"):
+        features.load(made.save(tmp_path / "map.json"))

