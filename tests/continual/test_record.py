@@ -234,7 +234,7 @@ def test_a_missing_field_is_named(tmp_path):
     document = json.loads(path.read_text())
     del document["fields"]["seconds"], document["digests"]["seconds"]
     path.write_text(json.dumps(document))
-    with pytest.raises(StoreError, match="key 'seconds' is missing"):
+    with pytest.raises(StoreError, match="key 'seconds' of the stored Record is missing"):
         Record.load(path)
 
 

@@ -100,7 +100,7 @@ def test_what_was_not_learnt_stays_unlearnt():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"numbers": [1, "2"]}, r"'numbers.1' must be a int"),
+        ({"numbers": [1, "2"]}, r"'numbers.1' must be a whole number"),
         ({"numbers": 3}, "'numbers' must be a list"),
         ({"pair": [1]}, "'pair' must be 2 long"),
         ({"pair": [1, 2.0, 3]}, "'pair' must be 2 long"),
@@ -113,7 +113,7 @@ def test_what_was_not_learnt_stays_unlearnt():
         ({"shape": {"class": "os.system"}}, "'shape' must be a Shape"),
         ({"class": "Other"}, "must be a Thing. Got 'Other'"),
         ({"extra": 1}, "'extra' of the stored Thing is unknown"),
-        ({"name": True}, "'name' must be a str"),
+        ({"name": True}, "'name' must be a text"),
     ],
 )
 def test_what_does_not_fit_is_named(change, sentence):

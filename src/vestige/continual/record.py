@@ -6,29 +6,66 @@ experiment, the class of the learner and the structure of its network. A version
 experiment, a method, a generator and so on; it is raised when results change (`tests/golden` says when), so that code
 may move and be reworded without making a finished run stale. Where a version is 1 the id does not mention it.
 
+What a file must hold is what the annotations of `Record` say, which the codec reads it by: a field that is missing, is
+unknown or has another type or shape is refused by file, line and key.
+
 Records of the first edition had a hash of the code instead. They are read as version 0, and keep their ids.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 from jaxtyping import Float64
 from torch import Tensor
 
 from vestige import store
 from vestige.core import InputError, StoreError, checks, machine
+from vestige.core.errors import shortened
 from vestige.core.plain import plain
 from vestige.metrics.matrix import MatrixSummary, summary
+from vestige.store import Plain
+from vestige.store.codec import SHOWN, stored_names
 
 FIRST_EDITION = {"experiment": 0}
+NAME = re.compile(r"\w[\w .,+-]*")  # of an experiment
 SAME = 1e-6  # numbers of one id that are further apart, absolutely and relatively, are other results
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A setting of a search on validation data, with its score and Record for each seed."""
+
+    set: dict[str, Plain]
+    scores: list[float]
+    records: list[str]
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search tried before it chose the setting of a run."""
+
+    on: str
+    chosen: dict[str, Plain]
+    tried: list[Tried]
+
+
+# Parts of `config` and `details` that reports and audits rely on, where they are there; the rest is anybody's.
+CONFIG: dict[str, Any] = {"experiment": str}
+DETAILS: dict[str, Any] = {
+    "command": str,
+    "better": str,
+    "run": dict[str, Plain],
+    "refused": dict[str, Plain],
+    "search": Searched,
+    "verdicts": list[str | None] | dict[str, str | None],
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +79,7 @@ class Record:
     has the versions of what took part, `versions` the software.
     """
 
-    config: dict[str, Any]
+    config: dict[str, Plain]
     seed: int
     head: str = ""
     matrices: dict[str, Float64[Tensor, "t t"]] = field(default_factory=dict)
@@ -52,13 +89,13 @@ class Record:
     bytes: dict[str, list[int]] = field(default_factory=dict)
     task_names: list[str] = field(default_factory=list)
     values: dict[str, Float64[Tensor, "..."]] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
-    audit: dict[str, Any] | None = None
+    details: dict[str, Plain] = field(default_factory=dict)
+    audit: dict[str, Plain] | None = None
     learner: str = ""
     structure: list[str] = field(default_factory=list)
     version: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=machine.software)
-    machine: dict[str, Any] = field(default_factory=machine.machine_facts)
+    machine: dict[str, Plain] = field(default_factory=machine.machine_facts)
 
     @property
     def R(self) -> Float64[Tensor, "t t"]:  # noqa: N802 - the name it has in the papers
@@ -127,20 +164,56 @@ class Record:
 
     @classmethod
     def _built(cls, fields: dict[str, Any], where: str) -> Self:
+        """From fields as they are stored; what does not fit the annotations is refused by `where` and key."""
         if "code" in fields:  # of the first edition
-            fields["versions"] = {**fields["versions"], "code": fields.pop("code")}
+            code = {"code": fields.pop("code")}
+            fields["versions"] = fields["versions"] | code if isinstance(fields.get("versions"), dict) else code
             fields |= {"learner": "", "structure": [], "version": FIRST_EDITION}
         stored_id = fields.pop("id", None)
-        missing = sorted(set(cls.__dataclass_fields__) ^ set(fields))
-        if missing:
-            raise StoreError(f"{where}: key '{missing[0]}' is missing or unknown.")
-        for name in ("matrices", "baseline", "values"):
-            fields[name] = {key: _tensor(value) for key, value in fields[name].items()}
-        fields["reference"] = None if fields["reference"] is None else _tensor(fields["reference"])
-        record = cls(**fields)
+        try:
+            known = stored_names(cls)
+            for name in sorted(known.keys() ^ fields.keys()):
+                said = "missing" if name in known else "unknown"
+                raise StoreError(f"The key '{shortened(name, SHOWN)}' of the stored Record is {said}.")
+            read = {name: store.decode(hint, fields[name], at=name) for name, hint in known.items()}
+            for whole, parts in (("config", CONFIG), ("details", DETAILS)):
+                for name in parts.keys() & fields[whole].keys():
+                    store.decode(parts[name], fields[whole][name], at=f"{whole}.{name}")
+            _agree(**read)
+        except StoreError as error:
+            raise StoreError(f"{where}: {error}") from None
+        record = cls(**read)
         if record.id != stored_id:
-            raise StoreError(f"{where}: key 'id' does not match the configuration it names.")
+            raise StoreError(f"{where}: The key 'id' does not match the configuration it names.")
         return record
+
+
+def _agree(
+    config: Mapping[str, Any],
+    head: str,
+    matrices: Mapping[str, Tensor],
+    reference: Tensor | None,
+    **read: Any,  # noqa: ANN401
+) -> None:
+    """Refuse fields that contradict each other: all are of the same tasks, and nothing is without a name."""
+    tasks = len(next(iter(matrices.values()), ()))
+    told: dict[str, Sized | None] = {f"matrices.{name}": matrix for name, matrix in matrices.items()}
+    told |= {f"baseline.{name}": row for name, row in read["baseline"].items()}
+    told |= {"reference": reference, "task_names": read["task_names"] or None}
+    for key, each in told.items():
+        if matrices and each is not None and len(each) != tasks:
+            raise StoreError(f"The key '{key}' must be of {tasks} tasks, as 'matrices' are. Got {len(each)} instead.")
+    if head and head not in matrices:
+        must = f"a key of 'matrices': {', '.join(matrices) or 'there are none'}"
+        raise StoreError(f"The key 'head' must be {must}. Got '{shortened(head, SHOWN)}' instead.")
+    for key in ("version", "values", "baseline", "seconds", "bytes", "matrices"):
+        if any(not name.strip() for name in (read | {"matrices": matrices})[key]):
+            raise StoreError(f"The key '{key}' must have names. Got an empty one instead.")
+    name = config.get("experiment", "a bare run")  # of folders and files, too
+    if not NAME.fullmatch(name):
+        raise StoreError(
+            f"The key 'config.experiment' must be a plain name. Got {shortened(repr(name), SHOWN)} instead."
+        )
 
 
 def identity(kind: type, parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Any]:
@@ -162,12 +235,19 @@ def run_id(
     return store.content_id({"config": config, "seed": checks.whole(seed, "seed", "Record"), "version": raised} | ran)
 
 
-def load_all(path: str | Path) -> list[Record]:
-    """The Records of a file, one (.json) or many (.jsonl); damage is named by file, line and key."""
-    path = Path(path)
-    if path.suffix != ".jsonl":
-        return [Record.load(path)]
-    return [Record._built(fields, where) for where, fields in store.load_lines(path, "record")]
+def load_all(path: str | Path, on_damage: Callable[[StoreError], None] | None = None) -> list[Record]:
+    """The Records of a file, one (.json) or many (.jsonl); damage is named by file, line and key.
+
+    Where `on_damage` is given it hears of each Record that cannot be read, and the others are what is returned.
+    """
+    path, found = Path(path), []
+    with store.passing_over(on_damage):
+        if path.suffix != ".jsonl":
+            return [Record.load(path)]
+        for where, fields in store.load_lines(path, "record", on_damage):
+            with store.passing_over(on_damage):
+                found.append(Record._built(fields, where))
+    return found
 
 
 def save_all(records: Iterable[Record], path: str | Path) -> Path:
@@ -197,8 +277,3 @@ def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - a field of a Record
         a, b = (value.where(value.isfinite(), math.nan) for value in (one, other))
         return a.shape == b.shape and torch.allclose(a, b, rtol=SAME, atol=SAME, equal_nan=True)
     return bool(type(one) is type(other) and one == other)
-
-
-def _tensor(rows: Any) -> Tensor:  # noqa: ANN401 - nested lists, or a number
-    """The inverse of `plain`: null is NaN."""
-    return torch.from_numpy(np.array(rows, dtype=np.float64))

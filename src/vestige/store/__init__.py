@@ -1,6 +1,6 @@
 """Files that are written whole or not at all, checked when they are read, and free of pickle."""
 
-from vestige.store.codec import decode, encode, from_tensors, restore, restore_tensors, to_tensors
+from vestige.store.codec import Plain, decode, encode, from_tensors, restore, restore_tensors, to_tensors
 from vestige.store.locks import locked
 from vestige.store.objects import (
     FORMAT,
@@ -11,6 +11,7 @@ from vestige.store.objects import (
     load_into,
     load_lines,
     load_object,
+    passing_over,
     regular,
     save,
     save_lines,
@@ -21,6 +22,7 @@ from vestige.store.objects import (
 
 __all__ = [
     "FORMAT",
+    "Plain",
     "canonical",
     "content_id",
     "decode",
@@ -32,6 +34,7 @@ __all__ = [
     "load_lines",
     "load_object",
     "locked",
+    "passing_over",
     "regular",
     "restore",
     "restore_tensors",

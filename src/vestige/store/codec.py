@@ -23,7 +23,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -31,11 +31,20 @@ from jaxtyping import AbstractArray
 from torch import Tensor, nn
 
 from vestige.core import StoreError
+from vestige.core.errors import shortened
 
 T = TypeVar("T")
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 TENSOR, CLASS = "tensor", "class"
 JSON = "json"  # the name of the tensor whose bytes are the JSON
+# Where an annotation says so, JSON of any form is stored and read as it is.
+AS_IS = "plain JSON"
+Plain: TypeAlias = Annotated[Any, AS_IS]
+DEEPEST = 64  # levels of plain JSON within each other
+MOST_AXES = 8  # of numbers that are written out
+FARTHEST = 1e100  # from zero that a number may be which is written out: beyond it sums of squares, and axes, overflow
+SHOWN = 80  # characters of a key or a value in a refusal
+LARGEST = 2**64  # whole numbers are below it, and above its negative
 # Annotations are read once a class.
 _NAMES: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
 
@@ -48,7 +57,7 @@ def stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
 
 
 def _stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     made = {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init} if dataclasses.is_dataclass(kind) else {}
     constant = {name for name, hint in hints.items() if typing.get_origin(hint) is ClassVar}
     learnt = {name: hint for name, hint in hints.items() if name.endswith("_") and name not in constant}
@@ -107,12 +116,18 @@ def decode(
     tensors: Mapping[str, Tensor] | None = None,
     *,
     classes: Mapping[str, type] | None = None,
+    at: str = "",
 ) -> Any:  # noqa: ANN401 - what `kind` says
     """The inverse of `encode`; `classes` are those that may stand where the annotation names a base of theirs.
 
-    A value that does not fit its annotation is refused with the key at which it stands.
+    Without `tensors` their numbers are written out in `data` as nested lists, as `core.plain` does: null is NaN, and
+    shapes are those of the annotation. A value that does not fit its annotation is refused with the key at which it
+    stands, which is `at` for `data` itself.
     """
-    return _Reader(tensors or {}, classes or {}).read(kind, data, "")
+    try:
+        return _Reader(tensors, classes or {}).read(kind, data, at)
+    except RecursionError:
+        raise StoreError(f"The key '{at}' is nested too deep.") from None
 
 
 def to_tensors(value: object) -> dict[str, Tensor]:
@@ -164,9 +179,13 @@ def _holds_nets(hint: Any) -> bool:  # noqa: ANN401 - an annotation
     return isinstance(base, type) and issubclass(base, nn.Module)
 
 
+def _has_inside(data: Any) -> bool:  # noqa: ANN401
+    return isinstance(data, dict | list)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Reader:
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, Tensor] | None
     classes: Mapping[str, type]
 
     def read(self, hint: Any, data: Any, path: str) -> Any:  # noqa: ANN401
@@ -176,18 +195,21 @@ class _Reader:
         if origin is Literal:
             return data if data in args else self.refuse(path, f"one of {args}", data)
         if origin is typing.Annotated:
-            return self.read(args[0], data, path)
+            return self.as_is(data, path) if AS_IS in args[1:] else self.read(args[0], data, path)
         if hint is Any or hint is object or isinstance(hint, TypeVar):
             return self.anything(data, path)
         base = origin or hint
         if isinstance(base, type) and (issubclass(base, Tensor | AbstractArray)):
-            return self.tensor(data, path)
+            return self.numbers(base, data, path) if self.tensors is None else self.tensor(data, path)
         if base is float:
             return self.real(data, path)
-        if base in (bool, int, str, type(None)):
-            if (data is None) if base is type(None) else (type(data) is base):
-                return data
-            self.refuse(path, f"a {base.__name__}", data)
+        if base is str:
+            return self.text(data, path)
+        if base is int:
+            return self.whole(data, path)
+        if base in (bool, type(None)):
+            must = "true or false" if base is bool else "null"
+            return data if isinstance(data, base) else self.refuse(path, must, data)
         if base is Path:
             return Path(self.read(str, data, path))
         if isinstance(base, type) and issubclass(base, Mapping):
@@ -199,8 +221,57 @@ class _Reader:
         raise TypeError(f"The codec has no way to read a {hint} (at '{path}').")
 
     def refuse(self, path: str, must: str, data: Any) -> NoReturn:  # noqa: ANN401
-        got = type(data).__name__ if isinstance(data, dict | list) else repr(data)
-        raise StoreError(f"The key '{path}' must be {must}. Got {got} instead.")
+        got = "an object" if isinstance(data, dict) else "a list" if isinstance(data, list) else repr(data)
+        raise StoreError(f"The key '{shortened(path, SHOWN)}' must be {must}. Got {shortened(got, SHOWN)} instead.")
+
+    def text(self, data: Any, path: str) -> str:  # noqa: ANN401
+        if not isinstance(data, str):
+            self.refuse(path, "a text", data)
+        try:
+            data.encode()
+        except UnicodeEncodeError:  # half of a pair, which JSON can say and no file can hold
+            self.refuse(path, "a text of whole letters", data)
+        return data
+
+    def whole(self, data: Any, path: str) -> int:  # noqa: ANN401
+        if isinstance(data, bool) or not isinstance(data, int):
+            self.refuse(path, "a whole number", data)
+        return data if abs(data) < LARGEST else self.refuse(path, "a whole number within 64 bits", data)
+
+    def as_is(self, data: Any, path: str) -> Any:  # noqa: ANN401
+        level, depth = [data], 0
+        while level:
+            if depth > DEEPEST:
+                self.refuse(path, f"nested at most {DEEPEST} deep", data)
+            for entry in level:
+                for word in entry if isinstance(entry, dict) else [entry] if isinstance(entry, str) else []:
+                    self.text(word, path)
+                if isinstance(entry, int):  # of a number too large no digits can be written
+                    self.whole(int(entry), path)
+            inside = [entry.values() if isinstance(entry, dict) else entry for entry in level if _has_inside(entry)]
+            level, depth = [value for values in inside for value in values], depth + 1
+        return data
+
+    def numbers(self, hint: Any, data: Any, path: str) -> Tensor:  # noqa: ANN401
+        shape: list[int] = []
+        rows = [data]
+        while rows and all(isinstance(row, list) for row in rows):
+            if len({len(row) for row in rows}) > 1:
+                self.refuse(path, "a rectangular array of numbers", "rows of unequal length")
+            if len(shape) == MOST_AXES:
+                self.refuse(path, f"numbers with at most {MOST_AXES} axes", "more")
+            shape.append(len(rows[0]))
+            rows = [entry for row in rows for entry in row]
+        for entry in rows:
+            if isinstance(entry, bool) or not isinstance(entry, int | float | None):
+                self.refuse(path, "numbers, or null where nothing was measured", entry)
+            if entry is not None and abs(entry) > FARTHEST:
+                self.refuse(path, f"numbers from {-FARTHEST:g} to {FARTHEST:g}", entry)
+        flat = [math.nan if entry is None else float(entry) for entry in rows]
+        read = torch.tensor(flat, dtype=torch.float64, device="cpu").reshape(shape)
+        if issubclass(hint, AbstractArray) and not isinstance(read, hint):
+            self.refuse(path, f"numbers of the shape [{', '.join(hint.dim_str.split())}]", tuple(shape))
+        return read
 
     def either(self, arms: tuple[Any, ...], data: Any, path: str) -> Any:  # noqa: ANN401
         if data is None and type(None) in arms:
@@ -225,16 +296,19 @@ class _Reader:
     def tensor(self, data: Any, path: str) -> Tensor:  # noqa: ANN401
         if not (isinstance(data, dict) and set(data) == {TENSOR} and isinstance(data[TENSOR], str)):
             self.refuse(path, "a tensor", data)
-        if data[TENSOR] not in self.tensors:
-            raise StoreError(f"The tensor '{data[TENSOR]}' is missing.")
-        return self.tensors[data[TENSOR]]
+        if data[TENSOR] not in (self.tensors or {}):
+            raise StoreError(f"The tensor '{shortened(data[TENSOR], SHOWN)}' is missing.")
+        return (self.tensors or {})[data[TENSOR]]
 
     def real(self, data: Any, path: str) -> float:  # noqa: ANN401
         if isinstance(data, str) and data in NOT_FINITE:
             return NOT_FINITE[data]
         if isinstance(data, bool) or not isinstance(data, int | float):
             self.refuse(path, "a number", data)
-        return float(data)
+        try:
+            return float(data)
+        except OverflowError:
+            self.refuse(path, "a number that a float can hold", "a larger one")
 
     def mapping(self, args: tuple[Any, ...], data: Any, path: str) -> dict[Any, Any]:  # noqa: ANN401
         if not isinstance(data, dict):
@@ -245,7 +319,7 @@ class _Reader:
                 name = int(key) if args[0] is int else key
             except ValueError:
                 self.refuse(path, "an object with whole numbers for names", key)
-            read[name] = self.read(args[1], entry, f"{path}.{key}" if path else key)
+            read[name] = self.read(args[1], entry, f"{path}.{self.text(key, path)}" if path else key)
         return read
 
     def sequence(self, base: type, args: tuple[Any, ...], data: Any, path: str) -> Any:  # noqa: ANN401
@@ -274,7 +348,7 @@ class _Reader:
         unknown = [n for n in data if n != CLASS and n not in names]
         if missing or unknown:
             which, said = (missing[0], "is missing") if missing else (unknown[0], "is unknown")
-            raise StoreError(f"The key '{at}{which}' of the stored {name} {said}.")
+            raise StoreError(f"The key '{shortened(at + which, SHOWN)}' of the stored {name} {said}.")
         made = kind(**{n: self.read(names[n], data[n], f"{at}{n}") for n in init})
         self.into(made, data, path)
         return made

@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -149,12 +149,29 @@ def save_lines(path: str | Path, kind: str, objects: Iterable[Mapping[str, Any]]
     return Path(path)
 
 
-def load_lines(path: str | Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where each object of `save_lines` stands, as "FILE, line 3", and its fields; damage is named by line and key."""
+def load_lines(
+    path: str | Path, kind: str, on_damage: Callable[[StoreError], None] | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where each object of `save_lines` stands, as "FILE, line 3", and its fields; damage is named by line and key.
+
+    Where `on_damage` is given it hears what is wrong with a line, which is passed over.
+    """
     for number, text in enumerate(_read(Path(path)).split(b"\n"), 1):
-        if text:
-            where = f"{path}, line {number}"
-            yield where, _checked(_parsed(text, where), kind, where)
+        where = f"{path}, line {number}"
+        with passing_over(on_damage):
+            if text:
+                yield where, _checked(_parsed(text, where), kind, where)
+
+
+@contextlib.contextmanager
+def passing_over(on_damage: Callable[[StoreError], None] | None) -> Iterator[None]:
+    """A StoreError that is raised in the block is handed to `on_damage`, if there is one, and ends the block alone."""
+    try:
+        yield
+    except StoreError as error:
+        if on_damage is None:
+            raise
+        on_damage(error)
 
 
 def _document(kind: str, fields: Mapping[str, Any], tensors: dict[str, Any] | None) -> dict[str, Any]:

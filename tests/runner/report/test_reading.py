@@ -11,7 +11,7 @@ from dice import Dice
 from runner.report.planted import bare
 from vestige import runner
 from vestige.continual.record import FIRST_EDITION, Record, save_all
-from vestige.core.errors import InputError, StoreError
+from vestige.core.errors import InputError, StoreError, VestigeWarning
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report import gather
 from vestige.runner.report.reading import belonging, groups, setting, subject
@@ -57,7 +57,10 @@ def test_what_is_not_there_or_damaged_is_named(tmp_path):
     path = bare().save(tmp_path)
     path.write_text(path.read_text()[:-40])
     with pytest.raises(StoreError, match=path.name):
-        gather([tmp_path])
+        gather([path])
+    whole = bare(seed=1).save(tmp_path)
+    with pytest.warns(VestigeWarning, match=rf"{path.name} is torn.* This Record is left out\."):
+        assert [record.id for record in gather([tmp_path])] == [whole.stem]
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(StoreError, match="format"):
         gather([tmp_path / "other.json"])
@@ -83,7 +86,7 @@ def test_the_highest_version_counts_where_several_ran_the_same(dice, tmp_path):
     list(runner.run(runner.plan("dice", tmp_path, preset="smoke")))
     (record,) = gather([tmp_path])
     zero = dataclasses.replace(record, version=FIRST_EDITION, versions={"code": "0" * 16})
-    two = dataclasses.replace(record, version={"experiment": 2}, values={})
+    two = dataclasses.replace(record, version={"experiment": 2}, values={"mean": record.values["mean"] + 1})
     zero.save(tmp_path)
     assert gather([tmp_path])[0].id == record.id
     two.save(tmp_path)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +22,10 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from vestige import store
+from vestige.continual.audit import from_record
 from vestige.continual.record import Record, latest, load_all, save_all
-from vestige.core import InputError
+from vestige.core import InputError, StoreError, VestigeWarning
 from vestige.runner.claims import Verdict
 from vestige.runner.experiment import PRESETS, Experiment, Line, grouped, line
 from vestige.runner.registry import EXPERIMENTS
@@ -67,18 +70,61 @@ def gather(paths: Iterable[str | Path]) -> list[Record]:
     """Every Record in `paths`, files (.json, or .jsonl with many) or folders of any depth, by seed and then by id.
 
     Each run counts once: of several versions of one configuration and seed, the highest. Folders of searches on
-    validation data are passed over, unless one is named itself.
+    validation data are passed over, unless one is named itself. A Record that cannot be used is a StoreError where its
+    file was asked for; of a folder it is left out with a warning, because the others have done nothing wrong.
     """
     found: list[Record] = []
     for path in map(Path, paths):
         if not path.exists():
             raise InputError(f"The path '{path}' must be a Record or a folder of Records. Got nothing there instead.")
-        files = [path]
-        if path.is_dir():
-            files = sorted([*path.rglob("*.json"), *path.rglob("*.jsonl")])
-            files = [f for f in files if SEARCH not in f.relative_to(path).parts[:-1] and _is_record(f)]
-        found += [record for file in files for record in load_all(file)]
+        if not path.is_dir():
+            found += _usable(path, None)
+            continue
+        files = sorted([*path.rglob("*.json"), *path.rglob("*.jsonl")])
+        for file in files:
+            if SEARCH not in file.relative_to(path).parts[:-1] and _is_record(file):
+                found += _usable(file, _leave_out)
     return latest(found)
+
+
+def _leave_out(damage: StoreError) -> None:
+    warnings.warn(f"{damage} This Record is left out.", VestigeWarning, stacklevel=2)
+
+
+def _usable(file: Path, on_damage: Callable[[StoreError], None] | None) -> list[Record]:
+    """The Records of a file that a report can be made of."""
+    found = []
+    for record in load_all(file, on_damage):
+        with store.passing_over(on_damage):
+            _check(record, file)
+            found.append(record)
+    return found
+
+
+def _check(record: Record, file: Path) -> None:
+    """Refuse what no run can have left: another configuration or other numbers than its experiment has, a bad audit."""
+    where = f"{file}: The Record {record.id}"
+    try:
+        if record.audit is not None:
+            from_record(record)
+    except (StoreError, InputError, KeyError) as error:
+        raise StoreError(f"{where} must have an 'audit' that this version can read: {error}") from None
+    experiment = EXPERIMENTS.get(str(record.config.get("experiment")))
+    if experiment is None:
+        return
+    settings = {name: value for name, value in record.config.items() if name != "experiment"}
+    try:
+        store.decode(type(experiment.presets[PRESETS[0]]), settings, at="config")
+    except (StoreError, InputError) as error:
+        raise StoreError(f"{where} must have the 'config' of {experiment.name}: {error}") from None
+    try:
+        experiment.lines([record])
+    except IndexError:  # it may want more than one Record
+        pass
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise StoreError(
+            f"{where} must have the 'matrices' and 'values' of {experiment.name}: {type(error).__name__}: {error}."
+        ) from None
 
 
 def pack(records: Iterable[Record], folder: str | Path) -> list[Path]:
@@ -174,8 +220,11 @@ def subject(record: Record) -> str:
 def _is_record(file: Path) -> bool:
     if not file.is_file():  # nor is a folder or a pipe of such a name
         return False
-    with file.open("rb") as stream:
-        return MARK.match(stream.read(MARK_BYTES)) is not None
+    try:
+        with file.open("rb") as stream:
+            return MARK.match(stream.read(MARK_BYTES)) is not None
+    except OSError:
+        return True  # and whoever reads it says what is wrong
 
 
 @dataclass(frozen=True)
