@@ -1,6 +1,7 @@
 """`vestige matrix` from the file to the figure, for people and for machines."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -136,3 +137,18 @@ def test_a_hundred_tasks_are_answered_without_repeating_the_matrix(file, capsys)
     out = capsys.readouterr().out
     assert "R[trained up to" not in out
     assert "after k tasks" in out
+
+
+def test_fractions_among_percentages_are_refused_by_file_and_cell(file, capsys):
+    mixed = file("97,\n0.8,99\n")
+    assert main(["matrix", mixed]) == 2
+    assert "R.csv: The 'R' of vestige matrix must be" in (told := capsys.readouterr().err)
+    assert "0.8 in row 2, column 1 beside 97 in row 1, column 1" in told
+    assert main(["matrix", mixed, "--better", "down"]) == 0
+    assert main(["matrix", file("97%,\n0.8%,99%\n")]) == 0  # no doubt
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys):
+    os.mkfifo(tmp_path / "R.csv")
+    assert main(["matrix", str(tmp_path / "R.csv")]) == 2
+    assert "must be a regular file. Got a pipe" in capsys.readouterr().err

@@ -209,6 +209,34 @@ def test_percentages_and_losses_are_left_at_their_scale():
     assert m.forgetting([[0.1, NAN], [2.6, 0.2]], better="down") == pytest.approx(2.5)
 
 
+def test_fractions_and_percentages_in_one_matrix_are_refused_with_the_cells():
+    cells = r"Got 0\.97 in row 1, column 1 beside 95 in row 2, column 1 instead"
+    with pytest.raises(InputError, match=rf"'R' of Y must be fractions in every cell or percentages.*{cells}"):
+        m.require_one_scale([[0.97, NAN], [95.0, 96.0]], "Y")
+    many = [[90.0, 0.1, 0.2], [0.3, 80.0, 0.4], [0.5, 0.6, 70.0]]
+    named = r"0\.1 in row 1, column 2, 0\.2 in row 1, column 3, 0\.3 in row 2, column 1 and 3 more beside 90 in row 1"
+    with pytest.raises(InputError, match=named):
+        m.require_one_scale(many, "Y")
+
+
+@pytest.mark.parametrize(
+    ("R", "better"),
+    [
+        (EXAMPLE, "up"),
+        ([[1.0, 0.0], [0.5, 1.0]], "up"),
+        ([[97.0, 0.0], [1.0, 99.0]], "up"),  # nothing, and one percent
+        ([[100.0, NAN], [1.2, 99.0]], "up"),
+        ([[1.001, NAN], [0.3, 0.9]], "up"),  # a fraction that was rounded or smoothed
+        ([[0.2, NAN], [2.6, 0.1]], "down"),  # losses
+        ([[0.2, NAN], [230.0, 12.0]], "up"),  # returns of an agent
+        ([[-0.2, NAN], [30.0, 0.5]], "up"),
+        ([[NAN, NAN], [NAN, NAN]], "up"),
+    ],
+)
+def test_what_may_be_on_one_scale_passes(R, better):
+    m.require_one_scale(R, "Y", better=better)
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [

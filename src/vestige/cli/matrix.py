@@ -32,8 +32,9 @@ class MatrixVerb(output.Verb):
     """Forgetting, intransigence and transfer of anybody's accuracy or loss matrix.
 
     The file is delimited text, .npy or nested JSON lists of R[trained up to, tested on]: row k was measured after
-    training on tasks 1..k, column j on task j; blank or NaN cells were not measured. F and I are positive when
-    something was lost, BWT and FWT when something was gained.
+    training on tasks 1..k, column j on task j; blank or NaN cells were not measured. Accuracies are fractions in every
+    cell or percentages in every cell. F and I are positive when something was lost, BWT and FWT when something was
+    gained.
     """
 
     file: Positional[Path]
@@ -52,7 +53,7 @@ class MatrixVerb(output.Verb):
     def run(self) -> None:
         """Read, compute, print."""
         from vestige.data.readers import read_matrix
-        from vestige.metrics.matrix import summary
+        from vestige.metrics.matrix import require_one_scale, summary
 
         found = read_matrix(self.file, labels=self.labels)
         R, names = found.rows, found.header
@@ -61,6 +62,8 @@ class MatrixVerb(output.Verb):
         reference = None if self.reference is None else read_matrix(self.reference, vector=True).rows
         baseline = None if self.baseline is None else read_matrix(self.baseline, vector=True).rows
         try:
+            if not found.percent:
+                require_one_scale(found.rows, "vestige matrix", better=self.better)
             result = summary(R, reference, baseline, better=self.better)
         except InputError as error:
             raise InputError(f"{self.file}: {error}") from None

@@ -30,7 +30,7 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -243,7 +243,7 @@ def inexact(whole: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _exact(whole: NDArray[Any], name: str, owner: str) -> None:
     if len(bad := np.argwhere(inexact(whole))):
-        got = f"{whole[tuple(bad[0])]} in {_place(bad[0])}"
+        got = f"{whole[tuple(bad[0])]} in {place(bad[0])}"
         refuse(name, owner, "whole numbers that float64 can hold: up to 2^53, or multiples of powers of 2", got)
 
 
@@ -253,10 +253,10 @@ def _exact_series(column: pd.Series[Any], name: str, owner: str) -> None:
         _exact(column.to_numpy(dtype=np.int64 if signed else np.uint64, na_value=0), name, owner)
 
 
-def _place(index: Sequence[int]) -> str:
+def place(index: Iterable[Any], first_row: int = 0) -> str:
     """Where a value stands: its sample, and which of its numbers it is."""
     row, *rest = (int(i) for i in index)
-    return f"row {row}" + (f", column {', '.join(map(str, rest))}" if rest else "") + " (from 0)"
+    return f"row {first_row + row}" + (f", column {', '.join(map(str, rest))}" if rest else "") + " (from 0)"
 
 
 def _finite(tensor: Tensor, name: str, owner: str, *, largest: float = FLOAT_MAX) -> None:
@@ -266,7 +266,7 @@ def _finite(tensor: Tensor, name: str, owner: str, *, largest: float = FLOAT_MAX
     if bad:
         refuse(name, owner, "finite", f"{bad} NaN or infinite values among {tensor.numel()}")
     first = (tensor.abs() > largest).nonzero()[0].tolist()
-    got = f"{float(tensor[tuple(first)]):.4g} in {_place(first)}"
+    got = f"{float(tensor[tuple(first)]):.4g} in {place(first)}"
     refuse(name, owner, f"no larger than {largest:.2g}, which single precision can hold", got)
 
 

@@ -39,6 +39,11 @@ from vestige.core.checks import ArrayLike, Kind, as_tensor
 DIRECTIONS: dict[str, float] = {"up": 1.0, "down": -1.0}
 
 
+# No accuracy is a larger fraction than this, whatever was rounded or smoothed; what is, is a percentage.
+LARGEST_FRACTION = 1.5
+SHOWN_CELLS = 3  # that a refusal names
+
+
 @dataclass(frozen=True)
 class MatrixSummary:
     """Every quantity after 1, 2, ... tasks, and by task after the last; NaN: undefined; None: nothing to compare to."""
@@ -86,6 +91,27 @@ def oriented(R: ArrayLike, k: int | None, owner: str, better: str = "up") -> tup
         checks.refuse("R", owner, "measured somewhere", "NaN in every cell")
     k = int(measured[-1]) + 1 if k is None else checks.whole(k, "k", owner, low=1, high=rows)
     return M * DIRECTIONS[better], k
+
+
+def require_one_scale(R: ArrayLike, owner: str, *, better: str = "up") -> None:
+    """Refuse accuracies some of which are fractions and some percentages: in (0, 1), and above 1.5.
+
+    Looked at are matrices that can be accuracies: larger is better, every cell in [0, 100]. A 0 and a 1 may be either.
+    That a cell in (0, 1) is a fraction is certain on the diagonal, where a task was just learnt. Elsewhere it could be
+    an accuracy below one percent; since nobody can tell, it is refused too: fractions throughout can say it.
+    """
+    M = checks.matrix(R, "R", owner, finite=False)
+    known = M[~M.isnan()]
+    if better != "up" or not known.numel() or float(known.min()) < 0 or float(known.max()) > 100:
+        return
+    small, large = ((M > 0) & (M < 1)).nonzero().tolist(), (M > LARGEST_FRACTION).nonzero().tolist()
+    if small and large:
+        named = [f"{float(M[i, j]):.4g} in row {i + 1}, column {j + 1}" for i, j in (*small[:SHOWN_CELLS], large[0])]
+        more = f" and {len(small) - SHOWN_CELLS} more" if len(small) > SHOWN_CELLS else ""
+        must = (
+            "fractions in every cell or percentages in every cell (below 1 percent, only fractions can be told apart)"
+        )
+        checks.refuse("R", owner, must, f"{', '.join(named[:-1])}{more} beside {named[-1]}")
 
 
 def _by_task(value: ArrayLike, tasks: int, rows: int, name: str, owner: str) -> Float[Tensor, " n"]:

@@ -117,9 +117,35 @@ def test_pickles_inside_npy_are_not_opened(tmp_path):
 
 def test_a_header_that_claims_more_than_the_file_holds_is_refused(tmp_path):
     whole = npy(np.zeros((20000000000, 0)))
-    (tmp_path / "R.npy").write_bytes(whole.replace(b"(20000000000, 0)", b"(20000000000, 9)"))
+    (tmp_path / "R.npy").write_bytes(whole.replace(b"(20000000000, 0)", b"(          9, 9)"))
     with pytest.raises(InputError, match=r"whole \.npy of numbers"):
         read(tmp_path / "R.npy")
+    (tmp_path / "R.npy").write_bytes(whole.replace(b"(20000000000, 0)", b"(20000000000, 9)"))
+    with pytest.raises(InputError, match=r"at most 1000000 cells\. Got 180000000000 instead"):
+        read(tmp_path / "R.npy")
+    (tmp_path / "R.npy").write_bytes(whole)  # nothing in it, twenty thousand million times
+    with pytest.raises(InputError, match="at most 1000000 cells"):
+        read(tmp_path / "R.npy")
+
+
+@pytest.mark.parametrize("text", ["0,0\n0,0\n", "0 0\n0 0\n", "\n" * 9, "[[0,0],[0,0],[0,0]]"])
+def test_more_cells_than_any_matrix_has_are_refused(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(matrices, "MAX_CELLS", 3)
+    (tmp_path / "R.csv").write_text(text)
+    with pytest.raises(InputError, match=r"R\.csv must hold at most 3 cells\. Got [459] instead"):
+        read(tmp_path / "R.csv")
+
+
+@pytest.mark.parametrize("shape", [(), (2, 2, 2, 2, 2)])
+def test_arrays_that_are_no_matrix_are_refused(tmp_path, shape):
+    (tmp_path / "R.npy").write_bytes(npy(np.zeros(shape)))
+    with pytest.raises(InputError, match=r"R\.npy"):
+        read(tmp_path / "R.npy")
+
+
+def test_whether_every_number_is_a_percentage_is_told():
+    assert parse("97.5%,\n80 %,0.4%\n", "R.csv").percent
+    assert not parse("97.5%,\n80 %,0.4\n", "R.csv").percent
 
 
 def test_random_damage_to_any_format_is_an_answer_or_a_refusal(tmp_path):

@@ -11,7 +11,7 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +65,7 @@ class ArrayFile:
             if raw.dtype.kind in "iu" and len(bad := np.argwhere(checks.inexact(raw).reshape(len(raw), -1))):
                 value = raw.reshape(len(raw), -1)[tuple(bad[0])]
                 must = "numbers that float64 holds apart, which are whole ones up to 2^53"
-                refuse_file(at, must, f"{value} in {_place(bad[0], start)}")
+                refuse_file(at, must, f"{value} in {checks.place(bad[0], start)}")
             # A copy of what is mapped from the disk; of what was unpacked one only where the type changes.
             single = np.float32 if self.dtype == torch.float32 else np.float64
             raw = torch.from_numpy(np.array(raw, single, order="C", copy=None if raw.flags.writeable else True))
@@ -74,15 +74,13 @@ class ArrayFile:
             x.div_(255)
         if not checks.within(x, checks.LARGEST):
             if len(wild := (~torch.isfinite(x)).nonzero()):
-                refuse_file(at, "finite", f"{len(wild)} NaN or infinite values, the first in {_place(wild[0], start)}")
+                refuse_file(
+                    at, "finite", f"{len(wild)} NaN or infinite values, the first in {checks.place(wild[0], start)}"
+                )
             first = (x.abs() > checks.LARGEST).nonzero()[0]
-            got = f"{float(x[tuple(first)]):.4g} in {_place(first, start)}"
+            got = f"{float(x[tuple(first)]):.4g} in {checks.place(first, start)}"
             refuse_file(at, f"numbers no larger than {checks.LARGEST:.2g}", got)
         return x
-
-
-def _place(index: Sequence[Any] | NDArray[Any] | Tensor, start: int) -> str:
-    return f"row {start + int(index[0])}, column {int(index[1])} (from 0)"
 
 
 @contextmanager

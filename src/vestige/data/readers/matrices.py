@@ -31,7 +31,8 @@ from vestige.core import InputError
 from vestige.data.readers.tables import NOT_FINITE, NUMBER, is_missing
 
 # Far above any matrix of tasks, far below what would fill the memory.
-MAX_BYTES = 256 * 2**20
+MAX_BYTES = 64 * 2**20
+MAX_CELLS = 10**6
 SHOWN = 40  # characters of a bad cell that an error repeats
 
 
@@ -42,6 +43,7 @@ class Cells:
     rows: list[list[float]]
     header: list[str] | None = None
     index: list[str] | None = None
+    percent: bool = False  # whether each number had a percent sign
 
 
 def read_matrix(path: Path, *, labels: str = "auto", vector: bool = False) -> Cells:
@@ -69,6 +71,11 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
+def _require_cells(count: int, path: object) -> None:
+    if count > MAX_CELLS:
+        raise InputError(f"The file {path} must hold at most {MAX_CELLS} cells. Got {count} instead.")
+
+
 def _text(data: bytes, path: Path) -> str:
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -85,8 +92,14 @@ def _text(data: bytes, path: Path) -> str:
 def _from_npy(data: bytes, path: Path, vector: bool) -> list[list[float]]:
     import numpy as np
 
+    from vestige.data.readers.arrays import npy_header
+
     try:
+        shape, _, _ = npy_header(io.BytesIO(data))
+        _require_cells(math.prod(max(side, 1) for side in shape), path)  # a row without cells is a row
         array = np.load(io.BytesIO(data), allow_pickle=False)
+    except InputError:
+        raise
     except Exception as error:  # a header made to hurt can raise almost anything in numpy's parser
         raise InputError(f"The file {path} must be a whole .npy of numbers. Got '{error}' instead.") from None
     if array.dtype.kind not in "iuf":
@@ -95,6 +108,7 @@ def _from_npy(data: bytes, path: Path, vector: bool) -> list[list[float]]:
 
 
 def _from_json(text: str, path: Path, vector: bool) -> list[list[float]]:
+    _require_cells(text.count(","), path)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -154,15 +168,19 @@ def cells(text: str, path: str, *, labels: str = "auto", vector: bool = False) -
         names = [name.strip() for name in (names if short_corner else names[index:])]
     rows = {f"Line {number}": line[index:] for number, line in body}
     numbers = _numbers(rows, path, partial(_cell, decimal_comma=decimal_comma), first_column=1 + index)
-    return Cells(numbers, names, [line[0].strip() for _, line in body] if index else None)
+    percent = all(cell.rstrip().endswith("%") or is_missing(cell) for row in rows.values() for cell in row)
+    return Cells(numbers, names, [line[0].strip() for _, line in body] if index else None, percent)
 
 
 def _split(text: str, path: str) -> tuple[list[tuple[int, list[str]]], bool]:
     """Lines with their numbers, and whether a comma is the decimal point (where it cannot be the delimiter)."""
     # A comment is "# " and words, as numpy writes it; "#REF!" is a broken cell.
-    physical = ["" if re.match(r"#(\s|$)", line) else line for line in text.splitlines()]
+    physical = text.splitlines()
+    _require_cells(len(physical), path)
+    physical = ["" if re.match(r"#(\s|$)", line) else line for line in physical]
     last = next((line for line in reversed(physical) if line.strip()), "")
     delimiter = next((d for d in "\t;," if d in last), None)
+    _require_cells(sum(len(line.split(delimiter)) for line in physical), path)
     if delimiter is None:
         return [(i, line.split()) for i, line in enumerate(physical, 1) if line.strip()], False
     reader = csv.reader(physical, delimiter=delimiter, strict=True)
