@@ -39,8 +39,8 @@ BROKEN = (ValueError, OSError, EOFError, KeyError, MemoryError, NotImplementedEr
 Splits: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
-# What is read from one file may take this share of the memory that is free: work on it takes as much again.
-MEMORY_SHARE = 0.5
+# What is read from one file may take this share of the free memory: there are two, and work takes as much again.
+MEMORY_SHARE = 0.25
 
 
 def memory_limit() -> float:

@@ -103,7 +103,7 @@ def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
 def test_pixels_are_counted_before_one_is_decoded(tmp_path, monkeypatch):
     save_all(tmp_path, np.zeros((3, 40, 50), np.uint8))
     monkeypatch.setattr(Image.Image, "convert", lambda *_: pytest.fail("it was decoded"))
-    monkeypatch.setattr(machine, "free_memory", lambda: 300_000)  # 3 x 2000 x 4 bytes, and 2000 names
+    monkeypatch.setattr(machine, "free_memory", lambda: 600_000)  # 3 x 2000 x 4 bytes, and 2000 names
     with pytest.raises(InputError, match=r"small enough for 0\.00015 GB of memory.* Got 0\.000152 GB"):
         files.read(tmp_path)
     monkeypatch.setattr(images, "MAX_PIXELS", 1999)

@@ -389,7 +389,7 @@ def test_a_table_of_an_index_alone_and_notes_of_another_kind(tmp_path):
 def test_tables_that_would_not_fit_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
     pq.write_table(pa.table({"a": np.zeros(10_000), "b": np.zeros(10_000)}), tmp_path / "a.parquet")
     (tmp_path / "a.csv").write_text("a,b\n" + "0,0\n" * 10_000)
-    monkeypatch.setattr(machine, "free_memory", lambda: 300_000)
+    monkeypatch.setattr(machine, "free_memory", lambda: 600_000)
     monkeypatch.setattr(pq.ParquetFile, "read", lambda *_: pytest.fail("it was decoded"))
     monkeypatch.setattr("pyarrow.csv.read_csv", lambda *_: pytest.fail("it was decoded"))
     for name in ("a.csv", "a.parquet"):  # 20 000 numbers of 8 bytes
@@ -401,7 +401,7 @@ def test_text_that_unfolds_to_more_than_fits_is_refused(tmp_path, monkeypatch):
     text = ["x" * 10_000, "y"] * 1000
     pq.write_table(pa.table({"a": text}), tmp_path / "a.parquet")
     assert (tmp_path / "a.parquet").stat().st_size < 10_000
-    monkeypatch.setattr(machine, "free_memory", lambda: 10**7)
+    monkeypatch.setattr(machine, "free_memory", lambda: 2 * 10**7)
     with pytest.raises(InputError, match=r"column 'a'' must be small enough for 0\.005 GB .* Got 0\.01 GB"):
         files.read(tmp_path / "a.parquet")
     (tmp_path / "a.csv").write_text("a\n" + "\n".join("abcdefghijklmnopqrstuvwxyz" * 1000) + "\n")

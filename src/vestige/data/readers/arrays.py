@@ -6,6 +6,7 @@ pickle and are refused. An .npz member is one compressed stream, so the first ro
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import tokenize
@@ -52,6 +53,7 @@ class ArrayFile:
     is_bytes: bool
     dtype: torch.dtype
     read: Callable[[int, int], NDArray[Any] | Tensor]
+    unpacked: int = 0  # bytes that reading takes beside the samples
 
     @property
     def is_images(self) -> bool:
@@ -157,12 +159,19 @@ def _open_npz(at: Address) -> Iterator[ArrayFile]:
         claimed, there = math.prod(shape) * dtype.itemsize, unpacked - start
         if claimed != there:
             refuse_file(at, f"an .npz file whose '{member}' holds {claimed} bytes of data", f"{there}")
-        try:
-            with archive.open(member) as file:
-                array = np.lib.format.read_array(file, allow_pickle=False)
-        except DAMAGE:
-            refuse_file(at, f"an .npz file whose '{member}' can be read", "a torn one")
-        yield ArrayFile(shape, dtype == np.uint8, _becomes(dtype), lambda a, b: array[a:b])
+
+        @functools.cache
+        def array() -> NDArray[Any]:
+            try:
+                with archive.open(member) as file:
+                    return np.lib.format.read_array(file, allow_pickle=False)
+            except DAMAGE:
+                refuse_file(at, f"an .npz file whose '{member}' can be read", "a torn one")
+
+        as_it_is = dtype in (np.float32, np.float64)
+        yield ArrayFile(
+            *(shape, dtype == np.uint8, _becomes(dtype), lambda a, b: array()[a:b]), 0 if as_it_is else unpacked
+        )
 
 
 @contextmanager

@@ -88,7 +88,8 @@ def _read(at: list[Address], drop: Sequence[str]) -> list[SampleFile]:
 
 def _read_array(at: Address) -> SampleFile:
     with open_array(at) as array:
-        require_memory(at, _bytes(array.shape[0], math.prod(array.shape[1:]), array.dtype.itemsize))
+        samples = _bytes(array.shape[0], math.prod(array.shape[1:]), array.dtype.itemsize)
+        require_memory(at, array.unpacked + samples)
         x = array.rows(at, 0, array.shape[0])
     notes = ("bytes of images were divided by 255",) if array.is_images else ()
     return SampleFile(x, str(at), array.shape[1:], _plain_report(x.shape[1], "number", notes))
