@@ -112,9 +112,9 @@ def bought(words: str, rows: Sequence[str]) -> Claim:
 
     def check(of: Mapping[str, Sequence[Point]]) -> Finding:
         found = {row: gains(of[row]) for row in rows}
-        gains = shown({row: fmean(g) for row, g in found.items() if g}, "+.1f")
+        points = shown({row: fmean(g) for row, g in found.items() if g}, "+.1f")
         alone = "; one seed: no error" if any(len(g) == 1 for g in found.values()) else ""
-        return Finding(any(buys(g) for g in found.values()), f"{gains} points{alone}")
+        return Finding(any(buys(g) for g in found.values()), f"{points} points{alone}")
 
     return Claim(
         f"{words} gains accuracy by time (the best on its front is at least {GAIN:g} points above its quickest, and "
