@@ -413,7 +413,7 @@ def test_damage_is_blamed_on_the_file_that_has_it(tmp_path):
     ("name", "change", "says"),
     [
         ("monitor.json", lambda d: d["parts"].clear(), "key 'parts' must name the 'state'"),
-        ("monitor.json", lambda d: d["parts"].update(state="last"), "'parts.state' must be a int"),
+        ("monitor.json", lambda d: d["parts"].update(state="last"), "'parts.state' must be a whole number"),
         ("monitor.json", lambda d: d.pop("settings"), "key 'settings' of the stored MonitorHead is missing"),
         ("monitor.json", lambda d: d["settings"]["alarms"][0].update(above=1.0), "'above' of Alarm"),
         ("steps/000001.json", lambda d: d["report"].update(step=2), "must be that of step 1. Got step 2"),
