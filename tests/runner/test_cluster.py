@@ -12,7 +12,7 @@ import pytest
 
 from dice import Dice
 from vestige import runner
-from vestige.core.errors import InputError, MissingPackage
+from vestige.core.errors import InputError, MissingPackage, VestigeError
 from vestige.runner import cluster
 from vestige.runner.cluster import Resources, resources_of
 from vestige.runner.registry import EXPERIMENTS
@@ -33,6 +33,24 @@ def test_a_machine_is_lost_and_every_unit_is_finished_once(tmp_path):
     assert seen["files"] == sorted(f"{unit}.json" for unit in seen["finished"])  # and no checkpoint is left
     assert seen["differ"] == []
     assert seen["again"] == [False] * 4
+
+
+@needs_ray
+@pytest.mark.cluster
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="looks at ports through /proc")
+def test_a_cluster_of_ours_is_on_loopback_with_a_token_and_one_without_is_refused(tmp_path):
+    script = Path(__file__).parent / "one_node.py"
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["local"] == [True]
+    assert seen["beyond"] == []
+    assert seen["environment"] == []  # what was set for the run is gone
+    assert "must ask for a token: start it with RAY_AUTH_MODE=token" in seen["refusal"]
+    assert "lets in whoever has none" in seen["refusal"]
+    assert seen["stored"] == [False]
+    assert seen["allowed"] == [True]
+    assert seen["home"] == []
 
 
 @pytest.fixture
@@ -73,3 +91,46 @@ def test_resources_come_from_the_configuration_then_the_experiment_then_one_cpu(
 def test_resources_that_cannot_be_are_refused(wrong):
     with pytest.raises(InputError, match=f"'{next(iter(wrong))}' of Resources"):
         Resources(**wrong)
+
+
+def test_an_environment_that_turns_tokens_off_is_refused_unless_told_otherwise(dice, monkeypatch, tmp_path):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    units = runner.plan("dice", tmp_path)
+    with pytest.raises(InputError, match=r"RAY_AUTH_MODE=token\. Got RAY_AUTH_MODE=disabled.*--open-cluster"):
+        next(cluster.run(units, "local"))
+    with pytest.raises(MissingPackage):  # so it went on
+        next(cluster.run(units, "local", open_cluster=True))
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(cluster.TURNED_AWAY, None), (cluster.LET_IN, "lets in whoever has none"), (1, "be asked")]
+)
+def test_a_cluster_must_turn_away_whoever_has_no_token(code, said, monkeypatch):
+    asked = []
+
+    def knock(argv, *, env, **_):
+        asked.append(env)
+        return subprocess.CompletedProcess(argv, code)
+
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    monkeypatch.setattr(cluster.subprocess, "run", knock)
+    if said is None:
+        cluster._refuse_open("127.0.0.1:1")
+    else:
+        with pytest.raises(VestigeError, match=rf"cluster at 127\.0\.0\.1:1 must ask for a token.*{said}"):
+            cluster._refuse_open("127.0.0.1:1")
+    assert asked[0]["RAY_AUTH_MODE"] == "disabled"
+    assert "RAY_AUTH_TOKEN" not in asked[0]
+
+
+def test_what_the_user_has_set_stays(monkeypatch):
+    for name in (cluster.MODE, *cluster.TOKENS, cluster.BEYOND_LOOPBACK):
+        monkeypatch.delenv(name, raising=False)
+    ours = cluster._environment("local", open_cluster=False)
+    assert ours.keys() == {cluster.MODE, cluster.TOKENS[0], cluster.BEYOND_LOOPBACK}
+    assert cluster._environment("local", open_cluster=False) != ours  # a token a run
+    assert cluster._environment("10.0.0.5:6379", open_cluster=False) == {cluster.MODE: "token"}
+    assert cluster._environment("10.0.0.5:6379", open_cluster=True) == {}
+    monkeypatch.setenv(cluster.TOKENS[1], "mine")
+    assert cluster.TOKENS[0] not in cluster._environment("local", open_cluster=False)

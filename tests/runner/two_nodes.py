@@ -7,12 +7,14 @@ a run on one thread without Ray.
 
 import json
 import os
+import secrets
 import sys
 import threading
 import time
 from pathlib import Path
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # a test tells nobody that it ran
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 import ray
 import torch
 from ray.cluster_utils import Cluster

@@ -60,11 +60,13 @@ class RunVerb(output.Verb):
     """cuda, mps or cpu; by default the best that is there and that an experiment can use."""
     ray: Annotated[str | None, arg(metavar="local|ADDRESS")] = None
     """Run on a Ray cluster (pip install 'vestige[cluster]'): one on this machine, or the one at ADDRESS; --out must be
-    a folder that all its machines share."""
+    a folder that all its machines share, and the cluster must ask for a token (RAY_AUTH_MODE=token)."""
     cpus: float | None = None
     """With --ray: CPUs that a unit is given, in place of what its experiment asks for; may be a fraction."""
     gpus: float | None = None
     """With --ray: the same for GPUs."""
+    open_cluster: bool = False
+    """With --ray: run on a cluster that asks for no token, too: whoever reaches its ports can run code on it."""
     out: Path = field(default_factory=lambda: Path("runs"))
     """Where Records and figures go."""
     json: bool = False
@@ -81,8 +83,10 @@ class RunVerb(output.Verb):
             raise InputError(
                 "'vestige run' needs the name of an experiment, or --all. 'vestige list experiments' has them."
             )
-        if self.ray is None and (self.cpus is not None or self.gpus is not None):
-            raise InputError("The 'cpus' and 'gpus' of vestige run must come with --ray. Got them without instead.")
+        if self.ray is None and (self.cpus is not None or self.gpus is not None or self.open_cluster):
+            raise InputError(
+                "The 'cpus', 'gpus' and 'open_cluster' of vestige run must come with --ray. Got them without instead."
+            )
         given: dict[str, Any] = {"preset": self.preset, "seeds": self.seeds}
         given["overrides"] = {key: runner.parse(value) for key, value in dict(map(_pair, self.set)).items()}
         own = {"real": self.real, "fake": self.fake, "features": self.features}
@@ -169,7 +173,8 @@ class RunVerb(output.Verb):
         own = None
         if self.cpus is not None or self.gpus is not None:
             own = cluster.Resources(1.0 if self.cpus is None else self.cpus, self.gpus or 0.0)
-        return cluster.run(units, self.ray, resources=own, device=self.device, say=shown.say)
+        given: dict[str, Any] = {"resources": own, "device": self.device, "open_cluster": self.open_cluster}
+        return cluster.run(units, self.ray, say=shown.say, **given)
 
 
 def _pair(text: str, option: str = "set") -> tuple[str, str]:

@@ -236,7 +236,9 @@ def _read(path: Path, named: str = "") -> bytes:
 def _parsed(text: bytes, where: str | Path) -> Any:  # noqa: ANN401 - whatever JSON says
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise StoreError(f"{where} has lists or objects nested too deep to be read; it was altered.") from None
+    except ValueError:
         raise StoreError(f"{where} is torn or not JSON; restore it from a copy or run again.") from None
 
 
