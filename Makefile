@@ -20,12 +20,12 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing Vestige into $(VENV) (a few minutes the first time) ..."
 	@rm -f $(STAMP)
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,policy]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,policy]'
 	@touch $(STAMP)
 
 # Where there is no Ray for this machine the tests that need it say so and skip.
 $(CLUSTER): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster]' || echo "No Ray could be installed."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[cluster]' || echo "No Ray could be installed."
 	@touch $(CLUSTER)
 
 demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html
@@ -60,7 +60,7 @@ lock:  ## write requirements.lock anew from pyproject.toml and constraints.txt
 	uv pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11.5 -c constraints.txt --extra policy --extra cluster pyproject.toml --output-file requirements.lock
 
 $(DOCS): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[docs]'
 	@touch $(DOCS)
 
 docs: $(DOCS)  ## the documentation, into build/site

@@ -50,7 +50,12 @@ def taught(name, **options):
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 @pytest.mark.parametrize(
     ("name", "options"),
-    [*((name, {}) for name in ROWS), ("vae", {"likelihood": "gaussian"}), ("fgan", {"net": "conv"})],
+    [
+        ("vae", {}),
+        ("fgan", {"net": "conv"}),
+        *(pytest.param(name, {}, marks=pytest.mark.slow) for name in ROWS if name != "vae"),
+        pytest.param("vae", {"likelihood": "gaussian"}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_generator_learns_and_draws_far_away_to_the_same_bits(name, options, tmp_path):
     here = taught(name, **options)
