@@ -154,7 +154,7 @@ def header(shape, descr="<f8"):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
 
 
-@pytest.mark.parametrize("shape", ["(10**12, 10)", "(1000000000000, 10)", "(-5, 2)", "('a', 2)", "(3,"])
+@pytest.mark.parametrize("shape", ["(10**12, 10)", "(1000000000000, 10)", "(-5, 2)", "('a', 2)", "(3,", "(True, 2)"])
 def test_headers_that_lie_are_refused_before_anything_is_allocated(tmp_path, shape):
     (tmp_path / "a.npy").write_bytes(header(shape) + bytes(80))
     with zipfile.ZipFile(tmp_path / "b.npz", "w") as archive:

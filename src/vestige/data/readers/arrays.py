@@ -109,8 +109,8 @@ def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:  # noqa
     version = np.lib.format.read_magic(head)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(head)
-    if any(side < 0 for side in shape):
-        raise ValueError("negative side")
+    if any(type(side) is not int or side < 0 for side in shape):  # True is an int to numpy, too
+        raise ValueError("sides that are no lengths")
     return shape, dtype, head.tell()
 
 

@@ -139,6 +139,7 @@ def dialect(at: Address) -> Dialect:
     except UnicodeDecodeError:
         refuse_file(at, "a .csv file in UTF-8", "bytes that are not")
     separator = max(",;\t", key=line.count)
+    _require_columns(at, line.count(separator) + 1 - line.count('"'))  # those between quotes are none
     try:
         names = [name.strip() for name in next(csv.reader([line], delimiter=separator))]
     except (csv.Error, StopIteration):
@@ -164,10 +165,14 @@ def _csv_options(
     }
 
 
+def _require_columns(at: object, count: int) -> None:
+    if count > MAX_COLUMNS:
+        refuse_file(at, f"a table of at most {MAX_COLUMNS} columns", f"{count}")
+
+
 def check_names(at: object, names: tuple[str, ...]) -> None:
     """Column names must be there and differ, and not be too many."""
-    if len(names) > MAX_COLUMNS:
-        refuse_file(at, f"a table of at most {MAX_COLUMNS} columns", f"{len(names)}")
+    _require_columns(at, len(names))
     seen: set[str] = set()
     twice = sorted({name for name in names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
     if twice:
