@@ -91,6 +91,12 @@ def test_misuse_is_2_with_the_nearest_name_and_nothing_on_stdout(argv, complaint
         (DataUnavailable("It is nowhere."), 1, "error: It is nowhere.\n"),
         (PermissionError(13, "Permission denied", "/locked"), 1, "error: /locked: Permission denied.\n"),
         (OSError(28, "No space left"), 1, "error: The answer or a file cannot be written: No space left.\n"),
+        (MemoryError(), 1, "error: The memory of this machine, or what is allowed of it, does not suffice"),
+        (
+            RuntimeError("[enforce fail] can't allocate memory: 9 bytes"),
+            1,
+            "error: The memory of this machine, or what",
+        ),
         (ZeroDivisionError("by zero"), 1, "error: ZeroDivisionError: by zero (this should not happen; --debug"),
     ],
 )

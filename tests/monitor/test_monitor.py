@@ -417,6 +417,12 @@ def test_damage_is_blamed_on_the_file_that_has_it(tmp_path):
         ("monitor.json", lambda d: d.pop("settings"), "key 'settings' of the stored MonitorHead is missing"),
         ("monitor.json", lambda d: d["settings"]["alarms"][0].update(above=1.0), "'above' of Alarm"),
         ("steps/000001.json", lambda d: d["report"].update(step=2), "must be that of step 1. Got step 2"),
+        ("steps/000001.json", lambda d: d["report"]["tasks"].clear(), "key 'report.tasks' must hold tasks"),
+        (
+            "steps/000001.json",
+            lambda d: d["report"]["tasks"][0]["estimates"].clear(),
+            "tasks with the same divergences",
+        ),
         ("steps/000001.json", lambda d: d.pop("alarms"), "key 'alarms' of the stored MonitorStep is missing"),
     ],
 )

@@ -50,6 +50,7 @@ from vestige.core import InputError, VestigeError, VestigeWarning, __version__
 from vestige.core.errors import shortened
 
 OK, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
+NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says of it, of a processor or of a GPU
 FULL = (errno.ENOSPC, errno.EDQUOT)  # what a system says of a disk, or of a share of one
 
 VERBS: dict[str, Callable[..., Any]] = {
@@ -158,6 +159,8 @@ def _sentence(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, OSError) and error.errno in FULL:
         return f"The answer or a file cannot be written: {error.strerror}."
+    if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
+        return "The memory of this machine, or what is allowed of it, does not suffice: give fewer rows or columns."
     return f"{type(error).__name__}: {error} (this should not happen; --debug shows where it did)"
 
 

@@ -87,7 +87,23 @@ def _processor() -> str:
 
 
 def free_memory() -> int:
-    """Bytes that this machine could give without swapping; 4 GB where it does not say."""
+    """Bytes that this machine could give without swapping, within the process's own limit; 4 GB where it is silent."""
+    return max(0, min(_free_memory(), _room()))
+
+
+def _room() -> int:
+    """Bytes that the process may still ask for (`ulimit -v`); more than there are where it has no limit."""
+    with contextlib.suppress(ImportError, OSError, IndexError, ValueError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            return limit - pages * resource.getpagesize()
+    return sys.maxsize
+
+
+def _free_memory() -> int:
     with contextlib.suppress(OSError, IndexError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

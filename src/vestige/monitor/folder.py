@@ -108,6 +108,11 @@ class Folder:
         read: MonitorStep = store.decode_from(path, MonitorStep, store.load(path, "monitor-step")[0])
         if read.number != step:
             raise StoreError(f"{path}: key 'report' must be that of step {step}. Got step {read.number} instead.")
+        known = {frozenset(task.estimates) for task in read.report.tasks}
+        if len(known) != 1 or frozenset() in known:
+            raise StoreError(
+                f"{path}: key 'report.tasks' must hold tasks with the same divergences. Got others instead."
+            )
         # before a `Refusal` was something else than an alarm, it was stored as one without an amount
         return replace(read, alarms=tuple(one for one in read.alarms if not math.isnan(one.amount)))
 
