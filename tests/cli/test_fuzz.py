@@ -732,8 +732,8 @@ def run(number: int, inputs: Path) -> Told:
         told = Told(number, argv, damage, code, seconds, said)
         if code not in CODES:
             told.wrong.append(f"over {SECONDS} s" if code == -signal.SIGALRM else f"exit code {code}")
-        # A small file must not ask for all of the memory. One that holds 640 MB of numbers may be told that it is too much:
-        # a chain takes several times that.
+        # A small file must not ask for all of the memory. One that holds 640 MB of numbers may be told that it is too
+        # much: a chain takes several times that.
         greedy = [] if "bomb: zeros" in damage else ["does not suffice"]
         for words in ("this should not happen", "Traceback (most recent", *greedy):
             if words in said:
