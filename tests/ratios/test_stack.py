@@ -194,3 +194,11 @@ def test_skewed_and_heavy_tailed():
     q, log_q = skewed(10000, 1, 0.6, 0.65)
     stack = Stack().fit(p, q)
     assert float(stack.held_out_p_.mean()) == pytest.approx(float((log_p(p) - log_q(p)).mean()), rel=0.08)
+
+
+@pytest.mark.parametrize(("n", "d"), [(500, 50), (300, 10)])
+def test_nothing_is_found_between_few_rows_of_many_features_of_one_distribution(n, d):
+    """Centres are means of all rows of q: of too few rows each, they betray the held-out ones."""
+    generator = torch.Generator().manual_seed(3)
+    p, q = (torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(2))
+    assert float(Stack().fit(p, q, seed=3).held_out_p_.mean()) < 0.02

@@ -36,10 +36,10 @@ def test_many_features_are_projected_and_pairs_of_wide_rows_are_fewer():
 
 def test_a_budget_lowers_the_rows_and_refuses_what_cannot_be():
     free = plan(100_000, 100_000, 50, memory=1e12, **SIZES)
-    tight = plan(100_000, 100_000, 50, memory=free.bytes / 3, **SIZES)
+    tight = plan(100_000, 100_000, 50, memory=free.bytes / 2, **SIZES)
     assert tight.rows < free.rows
     assert tight.rows >= LEAST_ROWS
-    assert tight.bytes <= free.bytes / 3
+    assert tight.bytes <= free.bytes / 2
     with pytest.raises(InputError, match=r"need about .* GB beside the data \(100000 and 100000 rows of 50 features\)"):
         plan(100_000, 100_000, 50, memory=1e6, **SIZES)
     with pytest.raises(InputError, match="'memory' of compare"):
@@ -49,7 +49,7 @@ def test_a_budget_lowers_the_rows_and_refuses_what_cannot_be():
 def test_the_default_budget_is_half_of_what_is_free(monkeypatch):
     assert free_memory() > 1e8
     monkeypatch.setattr("vestige.vestiges.plan.free_memory", lambda: 2 * 10**6)
-    with pytest.raises(InputError, match=r"its memory is 0.001 GB|its memory is 0.0 GB"):
+    with pytest.raises(InputError, match=r"its memory is 0.001 GB"):
         plan(100_000, 100_000, 50, memory=None, **SIZES)
 
 

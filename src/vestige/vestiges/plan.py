@@ -65,8 +65,8 @@ def plan(n_p: int, n_q: int, d: int, *, rows: int, pair_rows: int, memory: float
     while (needed := _bytes(n_p, n_q, d, k, rows, pair_rows)) > budget:
         if max(rows, pair_rows) <= LEAST_ROWS:
             raise InputError(
-                f"The sets of {owner} need about {needed / 1e9:.1f} GB beside the data ({n_p} and {n_q} rows of {d} "
-                f"features), and its memory is {budget / 1e9:.1f} GB: raise 'memory', or leave out features."
+                f"The sets of {owner} need about {needed / 1e9:.2g} GB beside the data ({n_p} and {n_q} rows of {d} "
+                f"features), and its memory is {budget / 1e9:.2g} GB: raise 'memory', or leave out features."
             )
         rows, pair_rows = (min(most, max(LEAST_ROWS, most // 2)) for most in (rows, pair_rows))
     seconds = _operations(n_p, n_q, d, k, rows, pair_rows) / speed()

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from runner.report.hostile import TABLE, WIDE, document
+from runner.report.hostile import GONE, TABLE, WIDE, document
 from runner.report.planted import bare
 from vestige.cli import main
 from vestige.continual.record import Record, load_all
@@ -23,7 +23,9 @@ def test_the_table_is_long_and_the_record_that_it_alters_is_whole(tmp_path):
     assert report.gather([path])[0].id == bare().id
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0][:9]}-{repr(row[1])[:30]}")
+@pytest.mark.parametrize(
+    "row", TABLE, ids=lambda row: f"{row[0][:9]}-{'gone' if row[1] is GONE else repr(row[1])[:30]}"
+)
 def test_each_is_one_sentence_that_names_the_file_and_the_key(row, tmp_path):
     field, value, key = (*row, row[0])[:3]
     path = tmp_path / "bad.json"
