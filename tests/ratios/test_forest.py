@@ -239,5 +239,7 @@ def test_bad_settings_are_refused(ratio, name):
 def test_numbers_beyond_single_precision_are_refused():
     p, q = gaussians(20, 20)
     q[3, 1] = -1e300
-    with pytest.raises(InputError, match=r"The 'q' of Forest\.fit must be no larger than 3\.4e\+38, which single precision"):
+    with pytest.raises(
+        InputError, match=r"The 'q' of Forest\.fit must be no larger than 3\.4e\+38, which single precision"
+    ):
         Forest().fit(p, q)

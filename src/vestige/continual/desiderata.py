@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from vestige import store
 from vestige.continual.record import Record
@@ -66,7 +66,7 @@ def growth(costs: Sequence[float]) -> dict[str, float]:
     slope = float((x * y).sum() / x.square().sum())
     left = y - y.mean() - slope * x
     se = math.sqrt(float(left.square().sum()) / (n - 2) / float(x.square().sum()))
-    share = {"slope": slope / mean, "se": se / mean, "margin": float(student.ppf(0.975, n - 2)) * se / mean}
+    share = {"slope": slope / mean, "se": se / mean, "margin": float(stdtrit(n - 2, 0.975)) * se / mean}
     return share | {"each": slope, "first": float(y[0]), "last": float(y[-1])}
 
 

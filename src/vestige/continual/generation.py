@@ -41,7 +41,6 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Float64
-from scipy.stats import kendalltau
 from torch import Tensor
 
 from vestige import metrics
@@ -53,7 +52,6 @@ from vestige.data.stream import Inputs, Labels, Stream, TestSet
 from vestige.features import CVAE, ClassifierFeatures, FeatureMap
 from vestige.generators import Generator
 from vestige.generators.base import Progress
-from vestige.generators.pictures import pack
 
 __all__ = ["DIVERGENCES", "HELD_OUT", "agreement", "forgetting", "intransigence", "rank_correlation", "run"]
 
@@ -270,6 +268,8 @@ def run(
         measured.details["collapsed"].append(generator.report_["collapsed"])
         measured.details["curves"] = generator.report_["curves"]
         if pictures:
+            from vestige.generators.pictures import pack  # here: it brings matplotlib
+
             measured.details["pictures"].append(pack(torch.cat([x[:pictures] for x in drawn.values()])))
     names = [stream.info(k).name for k in range(tasks)]
     measures: dict[str, Any] = {"seconds": measured.seconds, "bytes": measured.bytes, "task_names": names}
@@ -304,6 +304,8 @@ def measured(matrix: Float64[Tensor, "t t"]) -> Float64[Tensor, " n"]:
 
 def rank_correlation(a: Float64[Tensor, " n"], b: Float64[Tensor, " n"]) -> float:
     """Kendall's tau-b over pairs that both have; NaN with fewer than three, or where one is constant."""
+    from scipy.stats import kendalltau  # here: it takes half a second
+
     both = a.isfinite() & b.isfinite()
     return float(kendalltau(a[both].numpy(), b[both].numpy()).statistic) if int(both.sum()) > 2 else math.nan
 

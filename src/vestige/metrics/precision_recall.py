@@ -35,8 +35,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from vestige.core import checks, rng
@@ -179,6 +177,9 @@ def fit_centres(
     sides: Sequence[tuple[Tensor, Tensor | None]], *, clusters: int, runs: int, seed: int
 ) -> Float[Tensor, "r k d"]:
     """Cluster centres of each run, from equally many rows of either side, which are (rows, weights)."""
+    from sklearn.cluster import KMeans  # here: matrices and Records, which share the package, need no scikit-learn
+    from sklearn.exceptions import ConvergenceWarning
+
     checks.whole(clusters, "clusters", "prd", low=2)
     checks.whole(runs, "runs", "prd", low=1)
     checks.whole(seed, "seed", "prd")

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from vestige.core import InputError, checks, rng
@@ -106,6 +105,8 @@ def principal(
     p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"], components: int, *, rows: int, seed: int
 ) -> tuple[Float[Tensor, "n_p k"], Float[Tensor, "n_q k"], float]:
     """Both sets in the principal components of at most `rows` standardised rows a side; the share of variance kept."""
+    from sklearn.utils.extmath import randomized_svd  # here: few comparisons need it
+
     some = [
         x[torch.randperm(len(x), generator=rng.fork(seed, "principal", side))[:rows]].to(torch.float32)
         for side, x in (("p", p), ("q", q))

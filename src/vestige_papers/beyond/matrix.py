@@ -22,12 +22,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import kendalltau
-from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from vestige import metrics
@@ -70,7 +68,7 @@ class ForgettingStage:
             self.data = {k: self.bed.real(k, config.n, seed) for k in range(1, config.tasks + 1)}
         else:
             self.data = tasks_of(config, seed)
-            self.models: dict[int, GaussianMixture] = {}
+            self.models: dict[int, Any] = {}  # scikit-learn's GaussianMixture, a task
 
     def train(self, t: int) -> None:
         """Step t: task t from its data, older ones from what the generator remembers of them."""
@@ -94,12 +92,14 @@ class ForgettingStage:
         alone = self._mixture(self.data[task], int(self.config.generator), 0, task)
         return self._sampled(alone, len(self.data[task]), "alone", 0, task)
 
-    def _mixture(self, x: Tensor, components: int, t: int, task: int) -> GaussianMixture:
+    def _mixture(self, x: Tensor, components: int, t: int, task: int) -> Any:  # noqa: ANN401 - a GaussianMixture
+        from sklearn.mixture import GaussianMixture  # here: a list of experiments needs none
+
         state = rng.child_seed(self.seed, "mixture", t, task) % 2**32
         few = min(components, len(x) // 20)
         return GaussianMixture(few, covariance_type="diag", reg_covar=1e-3, random_state=state).fit(x.numpy())
 
-    def _sampled(self, model: GaussianMixture, n: int, *names: str | int) -> Tensor:
+    def _sampled(self, model: Any, n: int, *names: str | int) -> Tensor:  # noqa: ANN401 - see above
         """`n` draws; the model's own method would move its random state along."""
         numbers = rng.fork_numpy(self.seed, *names)
         which = numbers.choice(len(model.weights_), n, p=model.weights_)
@@ -291,6 +291,8 @@ def _says_ok(record: Record) -> bool:
 
 def _agreement(record: Record) -> float:
     """Kendall's tau between the two matrices below the diagonal; NaN with fewer than three cells."""
+    from scipy.stats import kendalltau
+
     below = torch.ones_like(record.matrices["chain"], dtype=torch.bool).tril(-1)
     below &= record.matrices["chain"].isfinite()  # those that were refused have no rank
     chain, oracle = (record.matrices[side][below].numpy() for side in SIDES)

@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int64
-from sklearn.ensemble import RandomForestClassifier
 from torch import Tensor
 from torch.nn import functional
 
@@ -167,6 +166,8 @@ def learnt(
 ) -> Int64[Tensor, " m"]:
     """What a classifier trained on `rows` calls the test rows."""
     if config.learner == "forest":
+        from sklearn.ensemble import RandomForestClassifier  # here: a list of experiments needs none
+
         forest = RandomForestClassifier(config.trees, random_state=rng.child_seed(seed, "forest") % 2**32)
         forest.fit(rows.x.numpy(), rows.y.numpy(), sample_weight=rows.weights.numpy())
         return torch.from_numpy(forest.predict(test_x.numpy()))

@@ -43,7 +43,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from vestige.continual.record import Record
@@ -412,6 +411,8 @@ class LFIWFig3(PolicyValue):
 
 def rank_correlation(x: Tensor, y: Tensor) -> float:
     """Spearman's; 0 where one of them does not change."""
+    from scipy.stats import rankdata
+
     ranks = np.stack([rankdata(x), rankdata(y)])
     return float(torch.corrcoef(torch.from_numpy(ranks))[0, 1].nan_to_num(0.0))
 
