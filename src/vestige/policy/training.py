@@ -137,7 +137,7 @@ def _learn(
                 device="cpu",
             )
 
-            def heard(variables: dict[str, Any], _: dict[str, Any]) -> bool:
+            def on_step(variables: dict[str, Any], _: dict[str, Any]) -> bool:
                 done = model.num_timesteps
                 if done % (settings.rollout * settings.environments) == 0:
                     on_progress(min(done / steps[-1], 1.0), f"{name}: {done} steps of training")
@@ -147,7 +147,7 @@ def _learn(
             for more in steps:
                 left = more - model.num_timesteps
                 if left > 0:
-                    model.learn(left, callback=heard, reset_num_timesteps=model.num_timesteps == 0)
+                    model.learn(left, callback=on_step, reset_num_timesteps=model.num_timesteps == 0)
                 found.append(_as_policy(model, environments))
             return found
         finally:

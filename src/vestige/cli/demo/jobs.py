@@ -55,12 +55,12 @@ def learn(
     records: dict[str, Record] = {}
     for method in (REFERENCE, *LEARNERS):
 
-        def heard(progress: Progress, method: str = method) -> None:
+        def passed(progress: Progress, method: str = method) -> None:
             on_progress(method, progress.done / progress.total)
 
         learner = build(method, stream, seed=seed, hidden=config.hidden, **config.fields.get(method, {}))
         options: dict[str, Any] = {"seed": seed, "epochs": config.epochs, "batch_size": config.batch_size}
-        records[method] = audited_run(stream, learner, reference=records.get(REFERENCE), on_progress=heard, **options)
+        records[method] = audited_run(stream, learner, reference=records.get(REFERENCE), on_progress=passed, **options)
     return records
 
 
