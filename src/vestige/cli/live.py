@@ -10,6 +10,7 @@ import json
 import math
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -77,7 +78,7 @@ def last_number(record: Record) -> str:
     return next((f"{name} {float(value):.4g}" for name, value in record.values.items() if value.numel() == 1), "")
 
 
-class Board:
+class Board(ABC):
     """One of the three ways to show a run: each says in its `show` what becomes of an event."""
 
     def __init__(self, title: str, total: int) -> None:
@@ -102,9 +103,9 @@ class Board:
         """Something that a person should know."""
         output.note(text)
 
+    @abstractmethod
     def show(self, event: str, unit: Unit, **said: Any) -> None:  # noqa: ANN401 - what an event has to say
         """Show that a unit has "begun", has "told" how far it is, or is "finished"."""
-        raise NotImplementedError
 
 
 class LogLines(Board):
