@@ -115,6 +115,15 @@ def test_an_estimator_that_is_named_sees_every_feature():
     assert any("principal components" in warning for warning in vs.weigh(p, q).warnings)
 
 
+def test_weights_of_a_projection_are_never_good():
+    """Two sets that differ in a direction of little variance, which no component shows."""
+    p, q = _wide(800, 300, seed=8), _wide(800, 300, seed=9)
+    p[:, :100] += 0.02
+    found = vs.weigh(p, q)
+    assert found.diagnosis.verdict == found.final.verdict == "usable with care"
+    assert vs.compare(p, q, pair_rows=100).diagnosis.verdict == "usable with care"
+
+
 def test_the_sentence_of_no_difference_promises_no_bound_that_is_not_there():
     p = _wide(300, 300, seed=7)
     found = vs.compare(p[:150], p[150:], pair_rows=100)

@@ -2,7 +2,8 @@
 
 A ratio is fitted on a bounded number of rows and of features. Beyond `MANY_FEATURES` it sees principal components of
 the standardised, pooled rows, which know nothing of the labels, so that a permutation test stays exact. Divergences of
-a projection are never larger than those of the rows themselves (data processing), so they are called "at least". FID
+a projection are never larger than those of the rows themselves (data processing), so they are called "at least", and
+weights are never called good, since they correct nothing outside of it. FID
 sees every row and feature; KID, MMD and neighbourhoods see at most `pair_rows` rows a side, fewer in many features.
 
 The seconds are operations over the speed of a product that is timed on the spot. The constants were read off `python
@@ -14,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -23,6 +24,7 @@ from torch import Tensor
 from vestige.core import InputError, checks, rng
 from vestige.core.machine import free_memory
 from vestige.ratios.standardise import Standardiser
+from vestige.ratios.weights import Diagnosis
 
 MANY_FEATURES, COMPONENTS = 256, 64
 # Pairs of rows times features that a metric may cost; at fewer features all of `pair_rows` are seen.
@@ -131,3 +133,8 @@ def projected(
         f"The ratio saw {planned.components} principal components of {planned.d} features, {share:.0%} of the variance."
     )
     return seen_p, seen_q, told
+
+
+def cautious(diagnosis: Diagnosis, told: str) -> Diagnosis:
+    """Of a ratio that did not see every feature, which is what `told` says: its weights are not good."""
+    return replace(diagnosis, verdict="usable with care") if told and diagnosis.verdict == "good" else diagnosis

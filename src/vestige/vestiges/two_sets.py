@@ -26,7 +26,7 @@ from vestige.ratios.permutation import permutation_test
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.weights import Diagnosis, diagnose, resample
 from vestige.vestiges.lines import METRICS, PAIR_ROWS, metric_estimates, some_rows
-from vestige.vestiges.plan import Plan, plan, projected
+from vestige.vestiges.plan import Plan, cautious, plan, projected
 
 # Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
 SCALE_GAP = 100.0
@@ -109,7 +109,7 @@ def compare(
         warnings += (told,)
     figures = {key: found.report["held_out"][key] for key in ("accuracy", "log_loss", "ece")}
     log_weights = found.log_ratio_q if weights is None else found.log_ratio_q + (weights * len(y)).log()
-    diagnosis = diagnose(log_weights, **figures)
+    diagnosis = cautious(diagnose(log_weights, **figures), told)
     on_step("test")
     p_value = _p_value(seen_p, seen_q, weights, planned.rows, seed)
     if standardise:

@@ -19,7 +19,7 @@ from vestige.core.plain import plain
 from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, held_out
 from vestige.ratios.weights import Diagnosis, diagnose, self_normalise, temper
-from vestige.vestiges.plan import Plan, plan, projected
+from vestige.vestiges.plan import Plan, cautious, plan, projected
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,6 @@ def weigh(
     if found.interval_q is not None:
         shift = log_weights - alpha * raw  # of the self-normalisation: the same for every row
         interval = (alpha * found.interval_q + shift[:, None]).exp()
-    final = diagnose(log_weights, **figures)
+    before, final = (cautious(diagnose(logs, **figures), told) for logs in (raw, log_weights))
     said = found.warnings + ((told,) if told else ())
-    return Weighing(
-        log_weights.exp(), interval, diagnose(raw, **figures), final, alpha, found.report, said, found.blind
-    )
+    return Weighing(log_weights.exp(), interval, before, final, alpha, found.report, said, found.blind)
