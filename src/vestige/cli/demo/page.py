@@ -98,7 +98,7 @@ def _generator(found: DemoResult) -> list[Part]:
         Picture(first, "The monitor's divergence of digit 0 over steps with its interval, beside the truth, dashed."),
         Heat(drift.monitor, digits, digits, "Monitor, without data", "down", "after", limits),
         Heat(drift.truth, digits, digits, "Truth that only the demo kept", "down", "after", limits),
-        f"Rows: after a digit was learnt; columns: the digit that is drift. The monitor's own verdicts: {counted}.",
+        f"Rows: after a digit was learnt; columns: the digit that is watched. The monitor's own verdicts: {counted}.",
     ]
 
 
