@@ -68,4 +68,4 @@ docs: $(DOCS)  ## the documentation, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove the environment and every cache
-	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build
+	rm -rf $(VENV) .venv-peers .venv-mi .mypy_cache .ruff_cache .pytest_cache .hypothesis build

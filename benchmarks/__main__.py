@@ -10,6 +10,7 @@ import os
 import sys
 
 from benchmarks import peers
+from benchmarks.environments import ONE_THREAD
 
 # Every benchmark: its module has a function `rows() -> list[Row]`.
 BENCHMARKS = {
@@ -78,11 +79,11 @@ def main() -> int:
     if arguments.list:
         print("\n".join(BENCHMARKS))
         return 0
-    if not arguments.here and not peers.inside():
+    if not arguments.here and not peers.ENVIRONMENT.inside():
         code = peers.run_inside(sys.argv[1:])
         if code is not None:
             return code
-    os.environ.update(peers.ONE_THREAD)  # for what is imported from here on
+    os.environ.update(ONE_THREAD)  # for what is imported from here on
 
     rows = []
     for name in names:
