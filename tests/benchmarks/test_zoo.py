@@ -1,0 +1,267 @@
+"""The zoo's truth: log-ratios agree with the draws, and stored values with them and with integrals done another way."""
+
+import ast
+import dataclasses
+import math
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+from benchmarks.zoo import FAMILIES, ZOO, truth
+from benchmarks.zoo.drifts import DRIFTS
+from benchmarks.zoo.maps import asinh, cdf, half_cube, shear, sinh, spiral
+from benchmarks.zoo.pair import DIVERGENCES, KEYS, TRUTH, copies, product, stored, swapped
+from scipy import special, stats
+from scipy.special import expit, log_expit
+
+EVERY = ZOO | {step.name: step for drift in DRIFTS.values() for step in drift.steps}
+N = 2000
+SIGMAS = 5  # of each of about 4000 comparisons
+
+
+@cache
+def drawn(name):
+    """Draws and their log-ratios, of p and of q."""
+    return of_pair(EVERY[name])
+
+
+def of_pair(pair):
+    rng = np.random.default_rng(1)
+    x, y = pair.draw_p(N, rng), pair.draw_q(N, rng)
+    return x, y, pair.log_ratio(x), pair.log_ratio(y)
+
+
+def apart(over_p, over_q):
+    """How many standard errors the two means are apart."""
+    error = math.sqrt(over_p.var() / len(over_p) + over_q.var() / len(over_q))
+    return abs(over_p.mean() - over_q.mean()) / max(error, 1e-12)
+
+
+def disagreement(x, y, at_x, at_y):
+    """E_p[h q/(p + q)] = E_q[h p/(p + q)] for every h: the most standard errors apart."""
+    directions = np.random.default_rng(2).standard_normal((x.shape[1], 4))
+    centre, scale = np.median(y, axis=0), np.quantile(np.abs(y - np.median(y, axis=0)), 0.7, axis=0) + 1e-9
+
+    def features(z, log_ratio):
+        along = np.arcsinh((z - centre) / scale) @ directions
+        return [np.ones(len(z)), np.tanh(log_ratio), *np.cos(along).T, *np.sin(along).T]
+
+    terms_p, terms_q = (
+        [h * w for h in features(z, w_of)] for z, w_of, w in ((x, at_x, expit(-at_x)), (y, at_y, expit(at_y)))
+    )
+    return max(apart(a, b) for a, b in zip(terms_p, terms_q, strict=True))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_draws(name):
+    pair = EVERY[name]
+    x, y, at_x, at_y = drawn(name)
+    assert x.shape == y.shape == (N, pair.d)
+    assert x.dtype == y.dtype == np.float64
+    assert np.isfinite(x).all()
+    assert np.isfinite(y).all()
+    assert at_x.shape == at_y.shape == (N,)
+    assert not np.isnan(at_x).any()
+    assert not np.isnan(at_y).any()
+    assert name.split("@")[0].endswith(f"d{pair.d}")
+    assert np.array_equal(pair.draw_p(5, np.random.default_rng(3)), pair.draw_p(5, np.random.default_rng(3)))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_log_ratio_agrees_with_the_draws(name):
+    assert disagreement(*drawn(name)) < SIGMAS
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_reachable_shares(name):
+    _, _, at_x, at_y = drawn(name)
+    for log_ratio, key in ((at_y, "reach_p"), (-at_x, "reach_q")):
+        share = EVERY[name].truth()[key]
+        ratio = np.exp(np.minimum(log_ratio, 700))
+        # A mean whose standard error can be believed: t has no second moment of the ratio.
+        if ratio.max() < 0.005 * ratio.sum() and EVERY[name].family not in ("student", "tails"):
+            assert abs(ratio.mean() - share) <= SIGMAS * ratio.std() / N**0.5 + 1e-9
+    assert abs(np.isfinite(at_x).mean() - EVERY[name].truth()["reach_p"]) < SIGMAS * 0.5 / N**0.5
+    assert abs(np.isfinite(at_y).mean() - EVERY[name].truth()["reach_q"]) < SIGMAS * 0.5 / N**0.5
+
+
+def sech(x):
+    return 1 / np.cosh(np.clip(x, -700, 700))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_truth_agrees_with_the_draws(name):
+    _, _, at_x, at_y = drawn(name)
+    known = EVERY[name].truth()
+    plain = {
+        "kl": (at_x, np.zeros(N)),
+        "reverse_kl": (np.zeros(N), at_y),
+        "js": ((math.log(2) + log_expit(at_x)) / 2, -(math.log(2) + log_expit(-at_y)) / 2),
+        "hellinger": ((1 - sech(at_x / 2)) / 2, (sech(at_y / 2) - 1) / 2),
+    }
+    for key, (a, b) in plain.items():
+        if key in ("kl", "reverse_kl") and (EVERY[name].family == "tails" or not math.isfinite(known[key])):
+            continue
+        error = math.sqrt((a.var() + b.var()) / N)
+        assert abs(a.mean() - b.mean() - known[key]) <= SIGMAS * error + 1e-9, key
+
+
+def test_a_wrong_pair_is_found():
+    pair = ZOO["gauss-shift-d2"]
+    other_constant = dataclasses.replace(pair, log_ratio=lambda x: pair.log_ratio(x) + 0.3)
+    other_slope = dataclasses.replace(pair, log_ratio=lambda x: 1.5 * pair.log_ratio(x))
+    other_draws = dataclasses.replace(pair, draw_p=lambda n, rng: pair.draw_p(n, rng) + np.array([0.3, 0.0]))
+    for wrong in (
+        other_constant,
+        other_slope,
+        other_draws,
+        swapped(dataclasses.replace(pair, log_ratio=swapped(pair).log_ratio)),
+    ):
+        assert disagreement(*of_pair(wrong)) > SIGMAS
+
+
+def test_truth_has_every_pair_and_no_other():
+    assert list(stored()) == list(EVERY)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_truth_is_consistent(name):
+    known, errors = EVERY[name].truth(), EVERY[name].standard_errors()
+    assert set(known) == set(errors) == set(KEYS)
+    for key, value in EVERY[name].exact().items():
+        assert known[key] == pytest.approx(value, rel=1e-6, abs=1e-12), key
+        assert errors[key] == 0
+    for key in DIVERGENCES:
+        assert known[key] >= 0
+        assert errors[key] <= 0.005 * known[key] + 1e-12, key
+    # Infinite where mass lies outside of the other's support; js <= log 2 TV and TV^2 <= hellinger (2 - hellinger).
+    assert known["reach_p"] == 1 or math.isinf(known["kl"])
+    assert known["reach_q"] == 1 or math.isinf(known["reverse_kl"])
+    assert known["js"] <= math.log(2) * math.sqrt(known["hellinger"] * (2 - known["hellinger"])) + 1e-9
+    assert known["hellinger"] * math.log(2) <= known["js"] + 1e-9 <= known["hellinger"] + 2e-9
+    assert min(known["kl"], known["reverse_kl"]) >= -2 * math.log1p(-known["hellinger"]) - 5 * errors["kl"] - 1e-9
+
+
+def test_the_zoo_is_wide():
+    assert len(ZOO) >= 70
+    assert len(FAMILIES) >= 12
+    assert {name for names in FAMILIES.values() for name in names} == set(ZOO)
+    assert {1, 2, 3, 5, 8, 10, 20, 30, 50} <= {pair.d for pair in ZOO.values()}
+    finite = [
+        pair.truth()["kl"] for pair in ZOO.values() if math.isfinite(pair.truth()["kl"]) and pair.family != "near"
+    ]
+    assert np.mean([0.05 <= kl <= 3 for kl in finite]) > 0.9
+    assert all(ZOO[name].truth()["kl"] <= 0.01 for name in FAMILIES["near"])
+    assert any(ZOO[name].truth()["kl"] == 0 for name in FAMILIES["near"])
+    assert {math.inf} < {ZOO[name].truth()["kl"] for name in FAMILIES["tails"]}
+
+
+LINES = {
+    "gauss-scale-d1": (stats.norm(0, 1), stats.norm(0, 2), -12, 12),
+    "t5-shift-d1": (stats.t(5, 1), stats.t(5), -200, 200),
+    "tails-t3-normal-d1": (stats.t(3), stats.norm(), -1000, 1000),
+    "skew-normal-d1": (stats.skewnorm(3), stats.norm(), -10, 10),
+    "skew-gumbel-d1": (stats.gumbel_r(0.8), stats.gumbel_r(), -6, 40),
+    "laplace-shift-d1": (stats.laplace(0.7), stats.laplace(), -40, 40),
+    "beta-uniform-d1": (stats.beta(2, 2), stats.uniform(), 0, 1),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_js_on_the_line_by_trapezoids(name):
+    p, q, low, high = LINES[name]
+
+    x = np.linspace(low, high, 200_001)
+    a, b = p.pdf(x), q.pdf(x)
+    value = np.trapezoid(special.rel_entr(a, (a + b) / 2) + special.rel_entr(b, (a + b) / 2), x) / 2
+    assert ZOO[name].truth()["js"] == pytest.approx(value, abs=2e-6)
+
+
+def gauss_2d(rho):
+    return stats.multivariate_normal(np.zeros(2), [[1, rho], [rho, 1]])
+
+
+def test_js_in_the_plane_by_a_grid():
+    axis = np.linspace(-9, 9, 361)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    means = 2.0 * np.random.default_rng(2).standard_normal((3, 2))
+    blobs = np.stack([stats.multivariate_normal(mean).pdf(grid) for mean in means])
+    densities = {
+        "gauss-corr-d2": (gauss_2d(0.8).pdf(grid), gauss_2d(0.0).pdf(grid)),
+        "copula-gauss-uniform-d2": (gauss_2d(0.7).pdf(grid), gauss_2d(0.0).pdf(grid)),
+        "mix-weights-d2": (np.array([5, 2, 1]) / 8 @ blobs, np.array([1, 2, 5]) / 8 @ blobs),
+    }
+    for name, (a, b) in densities.items():
+        known, errors = ZOO[name].truth(), ZOO[name].standard_errors()
+        area = (axis[1] - axis[0]) ** 2
+        js = (special.rel_entr(a, (a + b) / 2) + special.rel_entr(b, (a + b) / 2)).sum() * area / 2
+        assert js == pytest.approx(known["js"], abs=SIGMAS * errors["js"] + 1e-7)
+        assert special.rel_entr(a, b).sum() * area == pytest.approx(known["kl"], abs=SIGMAS * errors["kl"] + 1e-6)
+
+
+@pytest.mark.parametrize(
+    "through", [lambda pair: spiral(pair, 0.5), lambda pair: shear(pair, 0.5), cdf, sinh, asinh, half_cube]
+)
+def test_maps_keep_the_log_ratio(through):
+    base = ZOO["gauss-shift-d3"]
+    pair = through(base)
+    x, before = pair.draw_q(500, np.random.default_rng(4)), base.draw_q(500, np.random.default_rng(4))
+    assert not np.allclose(x, before)
+    assert pair.log_ratio(x) == pytest.approx(base.log_ratio(before), abs=1e-6)
+    assert pair.exact() == base.exact()
+
+
+def test_blocks_add_and_swapping_swaps():
+    one, two = ZOO["gauss-scale-d1"], ZOO["counts-poisson-d1"]
+    both = product(one, two)
+    assert both.exact()["kl"] == pytest.approx(one.exact()["kl"] + two.exact()["kl"])
+    assert "js" not in both.exact()
+    assert swapped(both).exact()["reverse_kl"] == both.exact()["kl"]
+    # Three equal shifts of 1/sqrt(3) are one shift of 1.
+    line = ZOO["gauss-shift-d1"].exact()
+    thirds = dataclasses.replace(ZOO["gauss-shift-d1"], name="thirds")
+    assert copies(thirds, 3).exact()["hellinger"] == pytest.approx(1 - (1 - line["hellinger"]) ** 3)
+
+
+def test_monte_carlo_gives_the_exact_values_with_honest_errors():
+    pair = ZOO["gauss-scale-d10"]
+    exact = pair.exact()
+    z = []
+    for seed in range(20):
+        values, errors = truth.by_draws(*truth.log_ratios(pair, 2000, np.random.default_rng(seed)))
+        z += [(values[key] - exact[key]) / errors[key] for key in ("kl", "reverse_kl", "hellinger")]
+    assert np.abs(z).max() < SIGMAS
+    assert 0.7 < np.std(z) < 1.4
+
+
+def test_the_zoo_needs_numpy_and_scipy_alone():
+    allowed = {"numpy", "scipy", "benchmarks", *sys.stdlib_module_names}
+    for path in TRUTH.parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert all(name.split(".")[0] in allowed for name in names), path.name
+            assert all(name.startswith("benchmarks.zoo") for name in names if name.startswith("benchmarks")), path.name
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_drifts(name):
+    drift = DRIFTS[name]
+    assert len(drift.steps) >= 6
+    first = drift.draw_p(50, np.random.default_rng(5))
+    for t, step in enumerate(drift.steps, start=1):
+        assert np.array_equal(step.draw_p(50, np.random.default_rng(5)), first)
+        x = drift.draw_q(t, 50, np.random.default_rng(6))
+        assert x.shape == (50, drift.d)
+        assert np.array_equal(x, step.draw_q(50, np.random.default_rng(6)))
+        assert np.array_equal(drift.log_ratio(t, x), step.log_ratio(x))
+        assert drift.truth(t) == step.truth()
+    js = [drift.truth(t)["js"] for t in range(1, 7)]
+    if name == "none-d8":
+        assert js == [0] * 6
+    elif name == "there-and-back-d10":
+        assert js == pytest.approx(js[::-1])
+        assert js[2] > js[1] > js[0]
+    else:
+        assert js == sorted(set(js))
