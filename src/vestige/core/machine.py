@@ -12,28 +12,21 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 
 from vestige.core.version import __version__
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-def on_cpu(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, making its tensors on the CPU."""
-
-    @functools.wraps(function)
-    def near(*args: P.args, **kwargs: P.kwargs) -> T:
-        with torch.device("cpu"):
-            return function(*args, **kwargs)
-
-    return near
+@contextlib.contextmanager
+def on_cpu() -> Iterator[None]:
+    """Within it, or in a function that it decorates, tensors are made on the CPU."""
+    with torch.device("cpu"):
+        yield
 
 
 def machine_facts() -> dict[str, Any]:

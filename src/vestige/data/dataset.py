@@ -18,7 +18,7 @@ from vestige.core.checks import refuse
 from vestige.core.machine import on_cpu
 
 
-@on_cpu
+@on_cpu()
 def every_nth(y: Int64[Tensor, " n"], nth: int) -> Bool[Tensor, " n"]:
     """Marks the n-th, 2n-th, ... row of each class, in the order of the rows: a split that needs no seed."""
     order = torch.argsort(y, stable=True)

@@ -26,7 +26,7 @@ from vestige.data.sources import SOURCES
 SYSTEM_ROOT = Path("/usr/share/datasets")
 
 
-@on_cpu
+@on_cpu()
 def load(name: str, *, data_dir: str | Path | None = None, download: bool = True, progress: bool = True) -> DataSet:
     """The data set `name`, from the first place that has it; with `download`, the canonical files if none has."""
     source = SOURCES[one_of(name, SOURCES, "name", "data.load")]
@@ -40,7 +40,7 @@ def load(name: str, *, data_dir: str | Path | None = None, download: bool = True
     return _canonical(source, allowed=download, progress=progress)
 
 
-@on_cpu
+@on_cpu()
 def fetch(name: str, *, progress: bool = True) -> DataSet:
     """The data set `name` from its canonical files, downloaded into the cache unless they are there already."""
     return _canonical(SOURCES[one_of(name, SOURCES, "name", "data.fetch")], allowed=True, progress=progress)

@@ -157,7 +157,7 @@ class Segment:
         used = self.output_of_class[self.output_of_class >= 0]
         return tuple(sorted({int(i) for i in used}))
 
-    @on_cpu
+    @on_cpu()
     def rows(self, split: Literal["train", "val", "test"]) -> tuple[Tensor, Tensor]:
         """A fresh copy of the inputs (float32) and labels of one split."""
         source_x = self.dataset.test_x if split == "test" else self.dataset.train_x

@@ -103,7 +103,7 @@ def declare(
     return Declared(head, train_logits, labels, **rest)  # type: ignore[arg-type]
 
 
-@on_cpu
+@on_cpu()
 def split(
     dataset: DataSet,
     classes_per_task: int | Sequence[int] = 2,
@@ -149,7 +149,7 @@ class Permute:
         return x.flatten(1)[:, self.order].reshape(x.shape)
 
 
-@on_cpu
+@on_cpu()
 def permuted(
     dataset: DataSet,
     n_tasks: int = 10,
@@ -178,7 +178,7 @@ def permuted(
     return Stream(f"permuted {dataset.name}", segments, declared, config, k * n_tasks if multi else k)
 
 
-@on_cpu
+@on_cpu()
 def two_task(
     a: DataSet,
     b: DataSet,
@@ -211,7 +211,7 @@ def in_shares(rows: Int64[Tensor, " n"], shares: Float[Tensor, " t"], generator:
     return [part.sort().values for part in torch.tensor_split(shuffled, borders)]
 
 
-@on_cpu
+@on_cpu()
 def overlapping(
     dataset: DataSet,
     classes_per_task: int | Sequence[int] = 2,
@@ -270,7 +270,7 @@ class Rotate:
         return functional.grid_sample(images, grid, align_corners=False).reshape(x.shape)
 
 
-@on_cpu
+@on_cpu()
 def long(
     dataset: DataSet,
     n_tasks: int = 50,
@@ -358,7 +358,7 @@ def _borderless(
     return Stream(f"{kind} {dataset.name}", segments, declared, {**about, **config}, len(rows))
 
 
-@on_cpu
+@on_cpu()
 def blurred(
     dataset: DataSet,
     classes_per_task: int | Sequence[int] = 2,
@@ -387,7 +387,7 @@ def blurred(
     return _borderless(dataset, rows, time, len(groups), train_logits, config, kind=owner, seed=seed)
 
 
-@on_cpu
+@on_cpu()
 def continuous(
     dataset: DataSet,
     n_parts: int = 5,

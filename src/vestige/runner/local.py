@@ -59,24 +59,19 @@ def run(
     done, left = divided(units, device)
     yield from done
     if workers == 0:
-        yield from _in_turn(left, on_progress)
+        elsewhere = []  # those that another process is at come last
+        for unit in left:
+            record = try_unit(unit, on_progress(unit))
+            if record is None:
+                elsewhere.append(unit)
+            else:
+                yield Finished(unit, record, True)
+        for unit in elsewhere:
+            yield Finished(unit, run_unit(unit, on_progress(unit)), True)
     elif left:
         peak = max((peak_of(finished.record) for finished in done), default=0)
         for unit in Pool(workers, on_progress, say, peak).run(left):
             yield Finished(unit, Record.load(unit.path), True)
-
-
-def _in_turn(units: Iterable[Unit], on_progress: Callable[[Unit], OnProgress]) -> Iterator[Finished]:
-    """One after another in this process; those that another process is at come last."""
-    elsewhere = []
-    for unit in units:
-        record = try_unit(unit, on_progress(unit))
-        if record is None:
-            elsewhere.append(unit)
-        else:
-            yield Finished(unit, record, True)
-    for unit in elsewhere:
-        yield Finished(unit, run_unit(unit, on_progress(unit)), True)
 
 
 def free_bytes(system: Path = Path("/")) -> int | None:

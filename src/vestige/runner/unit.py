@@ -69,12 +69,11 @@ def run_unit(unit: Unit, on_progress: OnProgress) -> Record:
 
     Where another process is at it we wait, and take over if that ends without a Record.
     """
-    found = try_unit(unit, on_progress)
-    if found is not None:
-        return found
-    on_progress(0.0, "another process is at it")
-    with store.locked(_lock(unit)):
-        return _run_locked(unit, on_progress)
+    while (found := try_unit(unit, on_progress)) is None:
+        on_progress(0.0, "another process is at it")
+        with store.locked(_lock(unit)):  # which that process holds until its end
+            pass
+    return found
 
 
 def try_unit(unit: Unit, on_progress: OnProgress) -> Record | None:
@@ -83,35 +82,32 @@ def try_unit(unit: Unit, on_progress: OnProgress) -> Record | None:
     if found is not None:
         return found
     with store.locked(_lock(unit), wait=False) as ours:
-        return _run_locked(unit, on_progress) if ours else None
-
-
-def _run_locked(unit: Unit, on_progress: OnProgress) -> Record:
-    """Run one unit that no other process is at, unless it has been finished while we waited."""
-    found = stored(unit)
-    if found is not None:
-        return found
-    experiment = EXPERIMENTS[unit.experiment]
-    if experiment.unit_id(unit.config, unit.seed) != unit.path.stem:
-        raise VestigeError(
-            f"{unit} was planned with other versions than those of this process: a file was edited since, or another "
-            "version is installed here. Start the command again, with one version everywhere."
-        )
-    folder = _borders(unit)
-    device = device_of(unit.device, experiment.devices)
-    with warnings.catch_warnings(), checkpoint.kept_in(folder), computing_on(device):
-        # What a run has to say about its estimates stands in the Record; a thousand runs would bury it here.
-        warnings.simplefilter("ignore", VestigeWarning)
-        record = experiment.run(unit.config, unit.seed, on_progress)
-    assert record.id == unit.path.stem, f"{unit.experiment} made a Record of another unit"
-    record = dataclasses.replace(record, details=record.details | unit.details | {"command": unit.command})
-    found = stored(unit)
-    if found is not None:  # by another process, where the file system has no locks
-        return found
-    with checkpoint.unbroken():
-        record.save(unit.path)
-        shutil.rmtree(folder, ignore_errors=True)
-    return record
+        if not ours:
+            return None
+        found = stored(unit)  # it may have been finished just before
+        if found is not None:
+            return found
+        experiment = EXPERIMENTS[unit.experiment]
+        if experiment.unit_id(unit.config, unit.seed) != unit.path.stem:
+            raise VestigeError(
+                f"{unit} was planned with other versions than those of this process: a file was edited since, or "
+                "another version is installed here. Start the command again, with one version everywhere."
+            )
+        folder = _borders(unit)
+        device = device_of(unit.device, experiment.devices)
+        with warnings.catch_warnings(), checkpoint.kept_in(folder), computing_on(device):
+            # What a run has to say about its estimates stands in the Record; a thousand runs would bury it here.
+            warnings.simplefilter("ignore", VestigeWarning)
+            record = experiment.run(unit.config, unit.seed, on_progress)
+        assert record.id == unit.path.stem, f"{unit.experiment} made a Record of another unit"
+        record = dataclasses.replace(record, details=record.details | unit.details | {"command": unit.command})
+        found = stored(unit)
+        if found is not None:  # by another process, where the file system has no locks
+            return found
+        with checkpoint.unbroken():
+            record.save(unit.path)
+            shutil.rmtree(folder, ignore_errors=True)
+        return record
 
 
 def stored(unit: Unit) -> Record | None:

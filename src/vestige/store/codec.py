@@ -45,6 +45,8 @@ MOST_AXES = 8  # of numbers that are written out
 FARTHEST = 1e100  # from zero that a number may be which is written out: beyond it sums of squares, and axes, overflow
 SHOWN = 80  # characters of a key or a value in a refusal
 LARGEST = 2**64  # whole numbers are below it, and above its negative
+UNIONS = (typing.Union, types.UnionType)
+_Entry: TypeAlias = tuple[Any, Any, str]  # an annotation, what is to be read by it, and its key
 # Annotations are read once a class.
 _NAMES: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
 
@@ -172,7 +174,7 @@ def _like(present: object, data: Any) -> bool:  # noqa: ANN401
 def _holds_nets(hint: Any) -> bool:  # noqa: ANN401 - an annotation
     """Whether it is that of a network, or of a dict of them."""
     base, args = typing.get_origin(hint) or hint, typing.get_args(hint)
-    if base in (typing.Union, types.UnionType):
+    if base in UNIONS:
         return any(map(_holds_nets, args))
     if isinstance(base, type) and issubclass(base, Mapping):
         return len(args) == 2 and _holds_nets(args[1])
@@ -190,8 +192,11 @@ class _Reader:
 
     def read(self, hint: Any, data: Any, path: str) -> Any:  # noqa: ANN401
         origin, args = typing.get_origin(hint), typing.get_args(hint)
-        if origin in (typing.Union, types.UnionType):
-            return self.either(args, data, path)
+        if origin in UNIONS:
+            arms = [arm for arm in args if arm is not type(None)]
+            if data is None and len(arms) < len(args):
+                return None
+            return self.read(arms[0], data, path) if len(arms) == 1 else self.either(arms, data, path)
         if origin is Literal:
             return data if data in args else self.refuse(path, f"one of {args}", data)
         if origin is typing.Annotated:
@@ -212,13 +217,18 @@ class _Reader:
             return data if isinstance(data, base) else self.refuse(path, must, data)
         if base is Path:
             return Path(self.read(str, data, path))
-        if isinstance(base, type) and issubclass(base, Mapping):
-            return self.mapping(args or (str, Any), data, path)
-        if isinstance(base, type) and issubclass(base, Sequence | set | frozenset):
-            return self.sequence(base, args, data, path)
-        if isinstance(base, type):
-            return self.thing(base, data, path)
-        raise TypeError(f"The codec has no way to read a {hint} (at '{path}').")
+        if not isinstance(base, type):
+            raise TypeError(f"The codec has no way to read a {hint} (at '{path}').")
+        if issubclass(base, Mapping):
+            inside = self.in_mapping(args or (str, Any), data, path)
+            return {name: self.read(*entry) for name, entry in inside.items()}
+        if issubclass(base, Sequence | set | frozenset):
+            entries = [self.read(*entry) for entry in self.in_sequence(base, args, data, path)]
+            return base(entries) if base in (tuple, set, frozenset) else entries
+        kind = self.kind(base, data, path)
+        made = kind(**{name: self.read(*entry) for name, entry in self.in_thing(kind, data, path).items()})
+        self.into(made, data, path)
+        return made
 
     def refuse(self, path: str, must: str, data: Any) -> NoReturn:  # noqa: ANN401
         got = "an object" if isinstance(data, dict) else "a list" if isinstance(data, list) else repr(data)
@@ -273,11 +283,9 @@ class _Reader:
             self.refuse(path, f"numbers of the shape [{', '.join(hint.dim_str.split())}]", tuple(shape))
         return read
 
-    def either(self, arms: tuple[Any, ...], data: Any, path: str) -> Any:  # noqa: ANN401
-        if data is None and type(None) in arms:
-            return None
+    def either(self, arms: Sequence[Any], data: Any, path: str) -> Any:  # noqa: ANN401
         problem: StoreError | None = None
-        for arm in (a for a in arms if a is not type(None)):
+        for arm in arms:
             try:
                 return self.read(arm, data, path)
             except StoreError as error:
@@ -310,19 +318,19 @@ class _Reader:
         except OverflowError:
             self.refuse(path, "a number that a float can hold", "a larger one")
 
-    def mapping(self, args: tuple[Any, ...], data: Any, path: str) -> dict[Any, Any]:  # noqa: ANN401
+    def in_mapping(self, args: tuple[Any, ...], data: Any, path: str) -> dict[Any, _Entry]:  # noqa: ANN401
         if not isinstance(data, dict):
             self.refuse(path, "an object", data)
-        read = {}
+        inside = {}
         for key, entry in data.items():
             try:
                 name = int(key) if args[0] is int else key
             except ValueError:
                 self.refuse(path, "an object with whole numbers for names", key)
-            read[name] = self.read(args[1], entry, f"{path}.{self.text(key, path)}" if path else key)
-        return read
+            inside[name] = (args[1], entry, f"{path}.{self.text(key, path)}" if path else key)
+        return inside
 
-    def sequence(self, base: type, args: tuple[Any, ...], data: Any, path: str) -> Any:  # noqa: ANN401
+    def in_sequence(self, base: type, args: tuple[Any, ...], data: Any, path: str) -> list[_Entry]:  # noqa: ANN401
         if not isinstance(data, list):
             self.refuse(path, "a list", data)
         fixed = base is tuple and args and args[-1] is not Ellipsis
@@ -330,10 +338,9 @@ class _Reader:
             self.refuse(path, f"{len(args)} long", data)
         hints = args if fixed else [args[0] if args else Any] * len(data)
         at = f"{path}." if path else ""
-        read = [self.read(hint, entry, f"{at}{i}") for i, (hint, entry) in enumerate(zip(hints, data, strict=True))]
-        return base(read) if base in (tuple, set, frozenset) else read
+        return [(hint, entry, f"{at}{i}") for i, (hint, entry) in enumerate(zip(hints, data, strict=True))]
 
-    def thing(self, base: type, data: Any, path: str) -> Any:  # noqa: ANN401
+    def kind(self, base: type, data: Any, path: str) -> type:  # noqa: ANN401
         unnamed = base.__name__ if dataclasses.is_dataclass(base) else None  # as `core.plain` writes it
         name = data.get(CLASS, unnamed) if isinstance(data, dict) else None
         if not isinstance(name, str):
@@ -341,6 +348,9 @@ class _Reader:
         kind = base if name == base.__name__ else self.classes.get(name)
         if kind is None or not issubclass(kind, base):
             self.refuse(path, f"a {base.__name__}", name)
+        return kind
+
+    def in_thing(self, kind: Any, data: dict[str, Any], path: str) -> dict[str, _Entry]:  # noqa: ANN401
         names = stored_names(kind)
         at = f"{path}." if path else ""
         init = {f.name for f in dataclasses.fields(kind) if f.init} if dataclasses.is_dataclass(kind) else set()
@@ -348,10 +358,8 @@ class _Reader:
         unknown = [n for n in data if n != CLASS and n not in names]
         if missing or unknown:
             which, said = (missing[0], "is missing") if missing else (unknown[0], "is unknown")
-            raise StoreError(f"The key '{shortened(at + which, SHOWN)}' of the stored {name} {said}.")
-        made = kind(**{n: self.read(names[n], data[n], f"{at}{n}") for n in init})
-        self.into(made, data, path)
-        return made
+            raise StoreError(f"The key '{shortened(at + which, SHOWN)}' of the stored {kind.__name__} {said}.")
+        return {n: (names[n], data[n], f"{at}{n}") for n in init}
 
     def into(self, thing: object, data: Any, path: str) -> None:  # noqa: ANN401
         at = f"{path}." if path else ""

@@ -98,7 +98,7 @@ class WeightsReport:
     verdict: str
 
 
-@on_cpu
+@on_cpu()
 def tempered(log_ratio: Float[Tensor, " n"], least: float) -> tuple[Float[Tensor, " n"], WeightsReport]:
     """Weights of mean one: the ratio to the largest power, at most one, that leaves an ESS of `least` of n."""
     found, flat = weighing.diagnose(log_ratio), weighing.temper(log_ratio, least)
@@ -155,13 +155,14 @@ class GeneratorFollower:
             c: generator.sample(self.config.chain_samples, c, seed=rng.child_seed(seed, "follow", c)) for c in seen
         }
         try:
-            with warnings.catch_warnings():
+            blur = self.config.blur
+            real: dict[str | int, Any] = {c: encoder.code(data[c], blur, rng.fork(seed, "real", c)).cpu() for c in new}
+            model: dict[str | int, Any] = {
+                c: seen[c].code(x, blur, rng.fork(seed, "model", c)).cpu() for c, x in drawn.items()
+            }
+            with warnings.catch_warnings(), on_cpu():
                 warnings.simplefilter("ignore", VestigeWarning)  # what the chain is unsure of stands in its report
-                report = on_cpu(self.chain.step)(
-                    {c: encoder.code(data[c], self.config.blur, rng.fork(seed, "real", c)).cpu() for c in new},
-                    {c: seen[c].code(x, self.config.blur, rng.fork(seed, "model", c)).cpu() for c, x in drawn.items()},
-                    seed=seed,
-                )
+                report = self.chain.step(real, model, seed=seed)
         except VestigeError as error:  # the chain is as it was, and knows nothing of this generator
             self.barred_ |= dict.fromkeys(new, str(error))
             self.refused_ = dict.fromkeys(self.arrival_, str(error)) | self.barred_
@@ -178,7 +179,8 @@ class GeneratorFollower:
             return torch.zeros(len(x), dtype=torch.float64, device="cpu")
         encoder = self.encoders[self.arrival_[condition]]
         code = encoder.code(x, self.config.blur, rng.fork(seed, "weigh", condition))
-        found: Tensor = on_cpu(self.chain.log_ratio)(code.cpu().double(), condition)
+        with on_cpu():
+            found: Tensor = self.chain.log_ratio(code.cpu().double(), condition)
         return found
 
     @property
@@ -201,7 +203,8 @@ class GeneratorFollower:
     @chain_.setter
     def chain_(self, state: dict[str, Any]) -> None:
         tensors = {name: tensor.cpu() for name, tensor in state["tensors"].items()}
-        self.chain = on_cpu(Chain.from_state)(json.loads(state["fields"]), tensors)
+        with on_cpu():
+            self.chain = Chain.from_state(json.loads(state["fields"]), tensors)
 
     def bytes(self) -> int:
         """What the chain holds: its anchor samples and ratios."""
@@ -272,7 +275,9 @@ class FollowedReplay(ConditionalReplay):
                 seed = rng.child_seed(self.seed, "resample", self.task_, c)
                 x = generator.sample(self.use.oversample * n, c, seed=seed)
                 w, about = self.weigh(x, c, seed)
-                found[c], told[c] = x[on_cpu(weighing.resample)(n, w.log(), seed)], asdict(about)
+                with on_cpu():
+                    rows = weighing.resample(n, w.log(), seed)
+                found[c], told[c] = x[rows], asdict(about)
         self.tell("generator", told)
         return found
 

@@ -192,7 +192,10 @@ class Stack(Ratio):
         self.fold_seed_ = previous.fold_seed_ if previous else rng.child_seed(seed, "folds")
         assigned = [assign_folds(w, folds, generator=rng.fork(self.fold_seed_, i)) for i, w in enumerate((w_p, w_q))]
         ess = min(1 / float(w.square().sum()) for w in (w_p, w_q))
-        self.features_ = previous.features_ if previous else self._look(sample, ess, seed)
+        if previous:
+            self.features_ = previous.features_
+        else:
+            self.features_ = StackFeatures.of(sample, generator=rng.fork(seed, "centres"), **self._sizes(d, ess))
         seen = self.features_(torch.cat([sample.p, sample.q]))
         fold, weights = torch.cat(assigned), torch.cat([w_p, w_q])
         sign = torch.cat([torch.ones_like(w_p), -torch.ones_like(w_q)])
@@ -231,11 +234,11 @@ class Stack(Ratio):
         }
         self._warn()
 
-    def _look(self, sample: Sample, ess: float, seed: int) -> StackFeatures:
-        full = quadratic_form(d := sample.p.shape[1], ess, self.rows_a_product) == "full"
+    def _sizes(self, d: int, ess: float) -> dict[str, Any]:
+        """What `StackFeatures.of` is to learn from rows worth `ess` of `d` features."""
+        full = quadratic_form(d, ess, self.rows_a_product) == "full"
         centres = min(self.centres, self.centre_budget // d, int(ess) // max(20, ROWS_A_COORDINATE * d))
-        options: dict[str, Any] = {"clip": self.clip, "centres": centres, "full": full, "by": self.standardise}
-        return StackFeatures.of(sample, generator=rng.fork(seed, "centres"), **options)
+        return {"clip": self.clip, "centres": centres, "full": full, "by": self.standardise}
 
     def _fit_newton(self, seen: Design, sign: Tensor, trained: Tensor, previous: Stack | None) -> list[NewtonFit]:
         """Models 1 and 2 of every fold; without centres there is no model 2."""
