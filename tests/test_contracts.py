@@ -137,11 +137,10 @@ def past_rows_held(learner, past):
 class TestLearner:
     def test_same_seed_same_bits_and_the_global_generator_is_left_alone(self, name):
         before = torch.random.get_rng_state()
-        one, two = make(name, 3), make(name, 3)
-        protocol.run(stream(), one, seed=3)
-        protocol.run(stream(), two, seed=3)
+        learner = make(name, 3)
+        protocol.run(stream(), learner, seed=3)
+        a, b = learner.state_dict(), trained(name)
         assert torch.equal(before, torch.random.get_rng_state())
-        a, b = one.state_dict(), two.state_dict()
         assert a.keys() == b.keys()
         assert all(torch.equal(a[k], b[k]) for k in a)
         other = make(name, 4)
@@ -208,17 +207,23 @@ class TestLearner:
             learner.load_state_dict(state)
 
     def test_it_differs_from_vanilla_unless_it_is_vanilla(self, name):
-        learner = make(name)
-        protocol.run(stream(), learner, epochs=2)
-        same = torch.equal(learner.net.state_dict()["head.weight"], vanilla_head())
+        same = torch.equal(trained(name)["net.head.weight"], vanilla_head())
         assert same is LEARNERS[name].is_vanilla
 
 
 @functools.cache
+def trained(name):
+    """The state of a method after all tasks, which tests compare and none changes."""
+    learner = make(name, 3)
+    protocol.run(stream(), learner, seed=3)
+    return learner.state_dict()
+
+
+@functools.cache
 def vanilla_head():
-    """The head's weights when vanilla has had two epochs a task."""
-    plain = Vanilla(make("vanilla").spec, VanillaConfig(hidden=(16,)))
-    protocol.run(stream(), plain, epochs=2)
+    """The head's weights of vanilla, built by hand, after the same."""
+    plain = Vanilla(make("vanilla").spec, VanillaConfig(hidden=(16,)), seed=3)
+    protocol.run(stream(), plain, seed=3)
     return plain.net.state_dict()["head.weight"]
 
 
@@ -465,8 +470,10 @@ def two_gaussians(n_p=300, n_q=200, d=2, seed=0):
     return draw[0] + 0.5, draw[1] - 0.5
 
 
-def fitted(name, seed=0, **options):
-    return ESTIMATORS[name]().fit(*two_gaussians(), seed=seed, **options)
+@functools.cache
+def fitted(name):
+    """One fit for all tests that only look at it."""
+    return ESTIMATORS[name]().fit(*two_gaussians())
 
 
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")  # so few steps and rows earn a warning

@@ -30,9 +30,9 @@ def test_sizes_hold_over_all_arguments_and_the_result():
     assert checked(torch.zeros(5, 1), torch.zeros(1, 4)).shape == (5, 4)  # sizes are those of one call
     for x, y in ((torch.zeros(2, 3), torch.zeros(2, 4)), (torch.zeros(2, 3, 1), torch.zeros(3, 4)), ([[1.0]], [[1.0]])):
         with pytest.raises(BeartypeCallHintViolation):
-            checked(x, y)
+            check(product)(x, y)
     with pytest.raises(BeartypeCallHintViolation, match="return"):
-        checked(torch.zeros(0, 3), torch.zeros(3, 4))
+        check(product)(torch.zeros(0, 3), torch.zeros(3, 4))
 
 
 def test_arguments_and_results_without_sizes():

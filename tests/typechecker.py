@@ -19,7 +19,7 @@ from beartype import BeartypeConf, beartype
 # An int may stand where a float is asked for, as PEP 484 has it.
 CONFIG = BeartypeConf(is_pep484_tower=True)
 # A loop that calls the same function ten thousand times shows nothing new after the first few.
-CALLS = 8
+CALLS = 3
 THEIRS = jaxtyping.jaxtyped
 
 

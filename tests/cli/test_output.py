@@ -45,6 +45,7 @@ def test_json_takes_what_verbs_have(capsys):
     st.recursive(
         st.one_of(st.floats(), st.text(), st.none(), st.booleans()),
         lambda s: st.lists(s) | st.dictionaries(st.text(), s),
+        max_leaves=15,
     )
 )
 def test_plain_is_always_json(value):

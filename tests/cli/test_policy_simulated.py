@@ -13,33 +13,44 @@ pytest.importorskip("stable_baselines3", reason="needs pip install 'vestige[poli
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Two policies of one training of two rollouts, in a folder."""
-    out = tmp_path_factory.mktemp("policies")
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+def train(out, cache, **options):
+    """Two policies of one training of two rollouts; a rollout has 2048 steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VESTIGE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        Train("Pendulum-v1", steps=(2048, 4096), episodes=3, horizon=10, out=out).run()
+        patch.setenv("VESTIGE_CACHE", cache)
+        Train("Pendulum-v1", steps=(2000, 4096), episodes=3, horizon=10, out=out, **options).run()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, cache):
+    """The policies of a training, in a folder."""
+    out = tmp_path_factory.mktemp("policies")
+    train(out, cache)
     return out
 
 
 def test_train_writes_a_policy_for_each_number_of_steps(trained):
-    first, last = (GaussianPolicy.load(trained / f"Pendulum-v1-{n}.json") for n in (2048, 4096))
+    first, last = (GaussianPolicy.load(trained / f"Pendulum-v1-{n}.json") for n in (2000, 4096))
     assert first.widths == (3, 1)
     assert not first.weights[0].equal(last.weights[0])
 
 
-def test_train_says_how_many_steps_it_really_took(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("VESTIGE_CACHE", str(tmp_path / "cache"))
-    Train("Pendulum-v1", steps=(2000,), episodes=2, horizon=5, out=tmp_path, json=True).run()
-    (row,) = json.loads(capsys.readouterr().out)
-    assert (row["steps"], row["trained"]) == (2000, 2048)
-    Train("Pendulum-v1", steps=(2000,), episodes=2, horizon=5, out=tmp_path).run()
+def test_train_says_how_many_steps_it_really_took(trained, cache, tmp_path, capsys):
+    train(tmp_path, cache, json=True)
+    assert [(row["steps"], row["trained"]) for row in json.loads(capsys.readouterr().out)] == [
+        (2000, 2048),
+        (4096, 4096),
+    ]
+    train(tmp_path, cache)
     assert "2048" in capsys.readouterr().out
 
 
 def test_collect_writes_logs_that_evaluate_reads(trained, tmp_path, capsys):
     out = tmp_path / "logs.npz"
-    policy = trained / "Pendulum-v1-2048.json"
+    policy = trained / "Pendulum-v1-2000.json"
     Collect("Pendulum-v1", policy, episodes=3, horizon=10, out=out, json=True).run()
     said = json.loads(capsys.readouterr().out)
     logs = Logs.read(out)
@@ -52,7 +63,7 @@ def test_collect_writes_logs_that_evaluate_reads(trained, tmp_path, capsys):
 
 
 def test_nothing_is_written_on_bad_input(trained, tmp_path):
-    policy = trained / "Pendulum-v1-2048.json"
+    policy = trained / "Pendulum-v1-2000.json"
     with pytest.raises(InputError, match=r"'out' of vestige policy collect must be a name that ends in .npz"):
         Collect("Pendulum-v1", policy, out=tmp_path / "logs.txt").run()
     with pytest.raises(StoreError, match="does not exist"):

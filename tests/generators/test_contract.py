@@ -62,6 +62,17 @@ def learnt(name, upto=2):
     return taught(name, upto).copy()
 
 
+@functools.cache
+def given_both(name):
+    """One that has learnt condition 1 and, from what it was given as replay, 0; tests draw from it alone."""
+    return make(name, **LONGER[name]).fit(X[Y == 1], 1, {0: X[Y == 0]})
+
+
+def brief(name):
+    """As little training as there is, where only what goes in matters."""
+    return make(name, **({"epochs": 1} if "epochs" in ROWS[name] else {"steps": 3}))
+
+
 def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
@@ -100,7 +111,7 @@ class TestGenerator:
         assert torch.equal(state, torch.random.get_rng_state())
 
     def test_seeds_matter(self, name):
-        one, other = (make(name).fit(X[Y == 0], 0, seed=seed) for seed in (0, 1))
+        one, other = (brief(name).fit(X[Y == 0], 0, seed=seed) for seed in (0, 1))
         assert not torch.equal(one.sample(5, 0), other.sample(5, 0))
         assert not torch.equal(one.sample(5, 0, seed=0), one.sample(5, 0, seed=1))
 
@@ -119,7 +130,7 @@ class TestGenerator:
 
     def test_conditions_differ(self, name):
         """What it draws differs between conditions in the direction in which the data does."""
-        generator = make(name, **LONGER[name]).fit(X[Y == 0], 0, seed=0).fit(X[Y == 1], 1, seed=1)
+        generator = given_both(name)
         real, drawn = (torch.stack([x.mean(0) for x in (a, b)]).flatten(1) for a, b in (
             (X[Y == 0], X[Y == 1]), (generator.sample(200, 0), generator.sample(200, 1))
         ))  # fmt: skip
@@ -153,7 +164,7 @@ class TestGenerator:
 
     def test_a_condition_that_was_given_as_replay_alone_is_known(self, name):
         """CDRE Fig. 1 taken by the letter: a new generator learns what the one before has drawn."""
-        generator = make(name, **LONGER[name]).fit(X[Y == 1], 1, {0: X[Y == 0]})
+        generator = given_both(name)
         assert generator.known_ == (0, 1)
         assert float(generator.spread_[0]) == pytest.approx(spread(X[Y == 0].flatten(1)))
         drawn, one, other = generator.sample(200, 0).mean(0), X[Y == 0].mean(0), X[Y == 1].mean(0)
@@ -249,10 +260,10 @@ class TestGenerator:
 
     def test_kinds_of_rows(self, name):
         """Bytes, numpy arrays, flat rows and data frames are the same images as tensors of floats."""
-        expected = make(name).fit(X[Y == 0], 0).state_dict()
+        expected = brief(name).fit(X[Y == 0], 0).state_dict()
         rows = X[Y == 0]
         for x in (DATA.train_x[Y == 0], rows.numpy(), pd.DataFrame(rows.flatten(1).numpy())):
-            assert same(make(name).fit(x, 0).state_dict(), expected)
+            assert same(brief(name).fit(x, 0).state_dict(), expected)
 
     def test_the_report_says_what_happened(self, name):
         told = []

@@ -1,8 +1,8 @@
 """Run as a script, `crowd.py FOLDER COUNT`: COUNT processes run `vestige run` of a small experiment on one folder.
 
 The first of them to train is killed with SIGKILL while it holds a unit and the others want it. Prints as JSON what was
-seen: the exit codes, which processes trained which task of which unit, and what is left in the folder. It forks, so
-that torch is loaded once.
+seen: the exit codes, which processes trained which task of which unit, and what is left in the folder. It forks, after
+a run of its own, so that whatever a run imports is loaded once.
 """
 
 import contextlib
@@ -42,7 +42,10 @@ def crowd(folder, count):
     log, gate, errors = folder / "log", folder / "gate", folder / "errors"
     (folder / "runs" / "border").mkdir(parents=True)
     given = [word for pair in (f"log={log}", f"gate={gate}") for word in ("--set", pair)]
-    words = ["run", "border", "--preset", "smoke", "--seeds", "2", "--workers", "0", *given, "--out", folder / "runs"]
+    words = ["run", "border", "--preset", "smoke", "--workers", "0"]
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        main([*words, "--seeds", "1", "--out", str(folder / "warm")])
+    words += ["--seeds", "2", *given, "--out", folder / "runs"]
     pids = [forked(list(map(str, words)), errors) for _ in range(count)]
     while len({unit for unit, *_ in lines(log)}) < min(count, 4):  # each unit has begun, and waits at the gate
         time.sleep(0.02)

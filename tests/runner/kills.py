@@ -5,7 +5,8 @@
 
 After each kill every Record that is there is whole and the same, to the bit, as one that was never killed; what was
 finished is not run again, and of a unit under way only tasks that were not finished. At the end nothing is left behind.
-Prints what was seen as JSON; whatever is wrong is an error. It forks, so that torch is loaded once.
+Prints what was seen as JSON; whatever is wrong is an error. It forks, after a run of its own, so that
+whatever a run imports is loaded once.
 """
 
 import contextlib
@@ -59,15 +60,18 @@ class Examined:
         self.folder.mkdir(parents=True)
         asked = {"seeds": seeds, "overrides": {"methods": methods, "log": str(self.log)}}
         self.units = runner.plan("border", folder, **asked)
-        self.reference = {}
-        for unit in runner.plan("border", f"{folder}.reference", **asked):
-            self.reference[unit.path.stem] = essence(runner.run_unit(unit, silent))
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            assert self.command(f"{folder}.reference") == 0
+        alone = map(Record.load, Path(f"{folder}.reference").glob("border/*.json"))
+        self.reference = {record.id: essence(record) for record in alone}
         self.seen = {"kills": 0, "left_behind": 0, "resumed": 0, "runs": 0}
 
-    def command(self):
+    def command(self, folder=None):
         fields = {"methods": ",".join([*self.methods, ""]), "log": self.log}
         given = [word for key, value in fields.items() for word in ("--set", f"{key}={value}")]
-        return main(["run", "border", "--workers", "0", "--seeds", str(self.seeds), *given, "--out", str(self.folder)])
+        return main(
+            ["run", "border", "--workers", "0", "--seeds", str(self.seeds), *given, "--out", str(folder or self.folder)]
+        )
 
     def clear(self):
         for unit in self.units:

@@ -1,5 +1,6 @@
 """Estimates from the true log-ratios of Gaussians: value, error bar, coverage; and refusals."""
 
+import functools
 import math
 
 import numpy as np
@@ -20,6 +21,7 @@ LAWS = {
 DRIFTED = (Gaussian.isotropic(0.0, 1.0, 2), Gaussian.isotropic(0.5, 0.5, 2))  # the paper's drift at its last step
 
 
+@functools.cache
 def log_ratios(p, q, seed, n=10_000, n_p=None):
     """log p/q on samples of q and of p."""
     x_p = p.sample(n_p or n, generator=rng.fork(seed, "p"))
