@@ -173,3 +173,22 @@ def test_misuse(arrays, capsys, argv, sentence):
 def test_the_same_seed_gives_the_same_answer(arrays, capsys):
     first, second = (answer([arrays["real"], arrays["far"], "--seed", "3"], capsys) for _ in range(2))
     assert first == second
+
+
+def test_rows_out_of_reach_are_shown(tmp_path, capsys):
+    frame = table(900, 0)
+    frame.to_csv(tmp_path / "real.csv", index=False)
+    lacking = table(900, 1)
+    lacking[lacking["work"] != "state"].to_csv(tmp_path / "fake.csv", index=False)
+    paths = [str(tmp_path / "real.csv"), str(tmp_path / "fake.csv")]
+    assert main(["compare", *paths, *FAST]) == 0
+    out = capsys.readouterr().out
+    assert "real rows out of reach" in out
+    assert "fake rows out of reach" not in out
+    last = out.rstrip().splitlines()[-1]
+    assert last.startswith("The rows of fake.csv differ")
+    assert "fake.csv does not reach about 28 % of real.csv." in last
+    found = answer(paths, capsys)
+    assert found["reach"]["missed"]["value"] == pytest.approx((frame["work"] == "state").mean(), abs=0.01)
+    rows = found["reach"]["outside_p"]
+    assert (frame["work"].iloc[rows] == "state").all()

@@ -155,3 +155,20 @@ def test_what_weigh_writes_compare_reads(tmp_path, pair, capsys):
     assert main(["compare", *pair, "--weights", str(out), *FAST, "--pair-rows", "200", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["weighted"]["divergences"]["js"]["value"] < found["divergences"]["js"]["value"] / 2
+
+
+def test_weights_that_cannot_reach_part_of_the_data_are_not_written(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    fake = rng.normal(size=(2000, 2))
+    np.save(tmp_path / "real.npy", rng.normal(size=(1000, 2)))
+    np.save(tmp_path / "fake.npy", fake[fake[:, 0] < 0])
+    argv = ["weigh", str(tmp_path / "real.npy"), str(tmp_path / "fake.npy"), "-o", str(tmp_path / "w.npy")]
+    assert main(argv) == 1
+    err = capsys.readouterr().err
+    assert "cannot reach part of the data and were not written" in err
+    assert "does not reach about" in err
+    assert not (tmp_path / "w.npy").exists()
+    assert main([*argv, "--anyway", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["final"]["verdict"] == "cannot reach part of the data"
+    assert found["reach"]["missed"]["low"] > 0.4

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -197,3 +198,41 @@ def test_the_words_follow_the_accuracy(accuracy, word):
     assert f"JS {js.value:.2g}" in text
     assert "weights can correct it" in text
     assert conclude(0.2, js, diagnose(log_ratio, accuracy), "a", "b").startswith("No difference between a and b")
+
+
+def lost_cluster(n=1500):
+    """Five clusters, of which the model has four."""
+    generator = torch.Generator().manual_seed(1)
+    centres = 8 * torch.eye(5, dtype=torch.float64)
+    which = torch.randint(5, (n,), generator=generator), torch.randint(4, (n,), generator=generator)
+    return [torch.randn(n, 5, generator=generator, dtype=torch.float64) + centres[k] for k in which], which
+
+
+def test_a_part_that_is_lost_is_said_shown_and_makes_kl_a_lower_bound():
+    (p, q), (of_p, _) = lost_cluster()
+    found = compare(p, q, pair_rows=200)
+    assert re.search("fake does not reach about (19|20|21) % of real[.]$", found.conclusion)
+    assert found.diagnosis.verdict == "cannot reach part of the data"
+    assert (of_p[found.reach.outside_p] == 4).double().mean() > 0.95
+    assert found.divergences["kl"].verdict == "at least"
+    assert "does not reach about" in found.divergences["kl"].reason
+    assert found.divergences["reverse_kl"].verdict == "ok"
+    assert found.divergences["js"].verdict == "ok"
+    assert len(plain(found)["reach"]["outside_p"]) <= 1000
+
+
+def test_the_mirror_is_said_of_the_model():
+    (p, q), _ = lost_cluster()
+    found = compare(q, p, pair_rows=200, names=("data.csv", "model.csv"))
+    assert re.search("About (19|20|21) % of model.csv lies where data.csv has no rows[.]$", found.conclusion)
+    assert found.divergences["reverse_kl"].verdict == "at least"
+    assert found.divergences["kl"].verdict == "ok"
+    assert found.diagnosis.verdict == "good"
+
+
+def test_a_heavy_tail_refuses_kl():
+    t2 = torch.from_numpy(np.random.default_rng(0).standard_t(2, (2000, 2)))
+    found = compare(t2, pair(2000)[0], estimator=QUADRATIC, pair_rows=200)
+    assert "infinite or cannot be told" in found.divergences["kl"].reason or not found.divergences["kl"].known
+    assert found.reach.heavy_p
+    assert not found.reach.heavy_q

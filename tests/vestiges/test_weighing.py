@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -81,3 +82,34 @@ def test_bad_input_is_refused():
         weigh(p, q, bootstrap=-1)
     with pytest.raises(InputError, match="'p' of weigh must be finite"):
         weigh(p.clone().fill_(math.nan), q)
+
+
+def lost_half(n=2000):
+    """The data is N(0, I) in three dimensions; the model has lost the side x0 > 0."""
+    generator = torch.Generator().manual_seed(3)
+    p, q = torch.randn(3 * n, 3, generator=generator, dtype=torch.float64).split([n, 2 * n])
+    return p, q[q[:, 0] < 0]
+
+
+def test_a_model_that_lacks_half_of_the_data_is_never_called_good():
+    p, q = lost_half()
+    found = weigh(p, q)
+    for one in (found.diagnosis, found.final):
+        assert one.verdict == "cannot reach part of the data"
+        assert "does not reach about 51 % of the data" in one.warnings[0]
+    assert not found.trustworthy
+    refused = found.expectation(q[:, 0])
+    assert not refused.known  # -.80 for 0, with an interval of .02, is what it used to say
+    assert "does not reach about 51 % of the data" in refused.reason
+    bounded = found.expectation((q[:, 0] > -1).double(), bounds=(0, 1))
+    assert bounded.low < 0.841 < bounded.high
+    assert json.loads(json.dumps(found.to_json()))["reach"]["missed"]["value"] == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_model_that_makes_what_the_data_lacks_can_be_weighed():
+    q, p = lost_half()
+    found = weigh(p, q)
+    assert found.final.verdict == "good"
+    assert found.reach.made.value == pytest.approx(0.5, abs=0.03)
+    value = found.expectation(q[:, 1])
+    assert value.low < 0 < value.high

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ NAMES = {
 }
 
 LONG_WORK = 5.0  # seconds, from which on a plan is announced
+OUTSIDE_ROWS, OUTSIDE_FEATURES = 5, 8  # of rows out of the other side's reach that are shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,8 @@ class CompareVerb(PairVerb):
             options["on_step"] = lambda part: advance(1, f"comparing: {part}")
             both = [compare(p, q, q_weights=w, names=(real, name), **options) for name, w in sides.items()]
         told = {"columns": columns, **vars(both[0])}
-        self.answer(told | ({} if weights is None else {"weighted": both[1]}), *self._shown(columns, both))
+        parts = *self._shown(columns, both), *outside(both[0], p, q, columns), *(one.conclusion for one in both)
+        self.answer(told | ({} if weights is None else {"weighted": both[1]}), *parts)
 
     def _shown(self, columns: ColumnReport, both: list[Comparison]) -> Iterator[output.Table | str]:
         if is_table(columns):
@@ -120,15 +123,29 @@ class CompareVerb(PairVerb):
         for one, label in zip(both, ("weights for these rows", "after weighting"), strict=False):
             d = one.diagnosis
             k = "none" if d.pareto_k is None else f"{d.pareto_k:.2f}"
+            tested = "none" if math.isnan(one.p_value) else f"{one.p_value:.3g}"
             yield (
                 f"{label}: {d.verdict}; effective share of rows {d.ess_fraction:.1%}, Pareto k {k}, "
-                f"mean {d.mean_weight:.3g}; permutation p-value {one.p_value:.3g}"
+                f"mean {d.mean_weight:.3g}; permutation p-value {tested}"
             )
         yield from map(output.Caution, dict.fromkeys(text for one in both for text in one.warnings))
         if len(both) > 1:
             flattered = "Weights that were fitted on these very rows flatter the weighted figures: use fresh real rows."
             yield output.Note(flattered)
-        yield from (one.conclusion for one in both)
+
+
+def outside(found: Comparison, p: Tensor, q: Tensor, columns: ColumnReport) -> Iterator[output.Table]:
+    """The first rows of either side that are out of the other's reach."""
+    names = [name for column in columns.columns for name in column.features][:OUTSIDE_FEATURES]
+    for rows, x, side, other in (
+        (found.reach.outside_p, p, "real", "fake"),
+        (found.reach.outside_q, q, "fake", "real"),
+    ):
+        if len(rows):
+            first = rows[:OUTSIDE_ROWS].tolist()
+            cells = [[i, *x[i, : len(names)].tolist()] for i in first]
+            note = f"{len(first)} of the {side} rows where there are no {other} ones"
+            yield output.Table(f"{side} rows out of reach", ("row", *names), cells, note=note, alike="column")
 
 
 def read_weights(where: str, n: int) -> Tensor:
@@ -182,11 +199,12 @@ class WeighVerb(PairVerb):
     force: bool = False
     """Overwrite the output."""
     anyway: bool = False
-    """Write weights that the diagnosis calls unreliable."""
+    """Write weights that the diagnosis calls unreliable, or that cannot reach part of the data."""
 
     def run(self) -> None:
         """Read, fit, diagnose, write."""
         from vestige.data.readers import read_pair
+        from vestige.ratios.support import OUT_OF_REACH
         from vestige.vestiges import weigh
 
         self._check()
@@ -196,7 +214,8 @@ class WeighVerb(PairVerb):
         off = [f"The ratio is off: {found.blind}."] if found.blind else []
         if not found.trustworthy and not self.anyway:
             why = " ".join([*found.final.warnings, *off])
-            raise NotEstimable(f"The weights are unreliable and were not written (--anyway writes them). {why}")
+            what = "are unreliable" if found.final.verdict != OUT_OF_REACH else OUT_OF_REACH
+            raise NotEstimable(f"The weights {what} and were not written (--anyway writes them). {why}")
         written = write(self.output, found)
         told = {"written": written, **found.to_json(), "columns": columns}
         cautions = map(output.Caution, (*found.warnings, *found.final.warnings, *off))

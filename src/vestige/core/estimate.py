@@ -111,12 +111,20 @@ def rendered(estimate: Estimate, digits: int = 4) -> str:
     return f"{figure(e.value, digits)}{interval}{why}"
 
 
+def share_in_words(share: Estimate) -> str:
+    """A share of something, as in "about 48 %" and "at least 12 %"."""
+    at_least = share.verdict == "at least"
+    return f"{'at least' if at_least else 'about'} {100 * (share.low if at_least else share.value):.0f} %"
+
+
 def figure(value: Any, digits: int = 4) -> str:  # noqa: ANN401 - a number, or several
     """A number to so many significant digits; several of them in brackets."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # of arrays and tensors, of no axis too
     if hasattr(value, "__len__"):
         return f"({', '.join(figure(v, digits) for v in value)})"
     return f"{float(value) + 0.0:.{digits}g}"  # + 0.0: zero has no sign
 
 
 def _unknown(value: Any) -> bool:  # noqa: ANN401 - a number, or several
+    value = value.tolist() if hasattr(value, "tolist") else value
     return all(map(_unknown, value)) if hasattr(value, "__len__") else math.isnan(float(value))

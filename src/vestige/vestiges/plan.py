@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from vestige.core import InputError, checks, rng
@@ -103,16 +103,18 @@ def speed() -> float:
     return 4 * 2 * len(x) ** 3 / (time.process_time() - start)
 
 
+def principal_rows(n: int, most: int, seed: int, side: str) -> Int[Tensor, " m"]:
+    """Positions of the rows of a side that principal components are fitted on."""
+    return torch.randperm(n, generator=rng.fork(seed, "principal", side))[:most]
+
+
 def principal(
     p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"], components: int, *, rows: int, seed: int
 ) -> tuple[Float[Tensor, "n_p k"], Float[Tensor, "n_q k"], float]:
     """Both sets in the principal components of at most `rows` standardised rows a side; the share of variance kept."""
     from sklearn.utils.extmath import randomized_svd  # here: few comparisons need it
 
-    some = [
-        x[torch.randperm(len(x), generator=rng.fork(seed, "principal", side))[:rows]].to(torch.float32)
-        for side, x in (("p", p), ("q", q))
-    ]
+    some = [x[principal_rows(len(x), rows, seed, side)].to(torch.float32) for side, x in (("p", p), ("q", q))]
     pooled = torch.cat(some)
     scale = Standardiser.of(pooled)
     z = scale(pooled)

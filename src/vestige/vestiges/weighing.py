@@ -2,6 +2,9 @@
 
 Held-out, calibrated log-ratios of the model's rows; on request tempered to an effective sample size; self-normalised
 to mean one (Eq. 6). The diagnosis before tempering says what the ratio is worth, the one after it what the weights are.
+
+A part of the data where the model has no rows is looked for before anything else (`ratios.support`): such weights are
+never called good, and averages by them are refused, or bounded where f is.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core import Estimate, checks
 from vestige.core.checks import ArrayLike
 from vestige.core.plain import plain
 from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, held_out
-from vestige.ratios.weights import Diagnosis, diagnose, self_normalise, temper
+from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable
+from vestige.ratios.weights import Diagnosis, diagnose, expectation, self_normalise, temper
 from vestige.vestiges.plan import Plan, cautious, plan, projected
 
 
@@ -34,11 +38,22 @@ class Weighing:
     report: dict[str, Any]
     warnings: tuple[str, ...]
     blind: str | None = None  # why the ratio behind the weights missed what there is to see
+    reach: Reach | None = None  # what of the data the model does not reach
 
     @property
     def trustworthy(self) -> bool:
-        """Whether the weights are fit to compute with."""
-        return self.final.verdict != "unreliable" and not self.blind
+        """Whether the weights are fit to compute with: for all of the data, not for a part of it."""
+        return self.final.verdict not in ("unreliable", OUT_OF_REACH) and not self.blind
+
+    def expectation(
+        self, f_values: ArrayLike, interval: float = 0.95, *, bounds: tuple[float, float] | None = None
+    ) -> Estimate:
+        """E_p[f] from f on the rows of `q`, by these weights: `weights.expectation` that knows the reach.
+
+        Refused where the model does not reach part of the data, unless `bounds` say how small and how large f can be.
+        """
+        missed = None if self.reach is None else self.reach.missed
+        return expectation(f_values, self.weights.log(), interval, missed=missed, bounds=bounds)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the weights themselves, as plain JSON."""
@@ -50,6 +65,7 @@ class Weighing:
             "ratio": self.report,
             "warnings": list(self.warnings),
             "blind": self.blind,
+            "reach": plain(self.reach),
         }
 
 
@@ -87,6 +103,7 @@ def weigh(
     if found.interval_q is not None:
         shift = log_weights - alpha * raw  # of the self-normalisation: the same for every row
         interval = (alpha * found.interval_q + shift[:, None]).exp()
-    before, final = (cautious(diagnose(logs, **figures), told) for logs in (raw, log_weights))
+    reached = reach(x, y, found.log_ratio_p, raw, seed=seed)
+    before, final = (reachable(cautious(diagnose(logs, **figures), told), reached) for logs in (raw, log_weights))
     said = found.warnings + ((told,) if told else ())
-    return Weighing(log_weights.exp(), interval, before, final, alpha, found.report, said, found.blind)
+    return Weighing(log_weights.exp(), interval, before, final, alpha, found.report, said, found.blind, reached)

@@ -6,10 +6,13 @@ score that a share s of b's own rows exceeds: the ROC curve of the score, read n
 too but seldom, e(s) - s falls like a power of s. So an edge is where e(s) - s grows, by more than noise allows, with a
 power below `FLAT` between s and `SPAN` s. Nothing is assumed of the score: a poor one finds less.
 
+Three kinds of scores are looked at: the held-out log-ratio, which sees any part that a fitted ratio can tell; the
+distance to the k-th nearest row of b in coordinates that are ranked column by column and put through the normal
+quantile; and every column itself, upwards and downwards, which sees a range that b leaves out.
+
 The limits were chosen on sixty pairs of sets (half-spaces, clusters and boxes that one side lacks; shifted, scaled and
-correlated normals, Student t, mixtures, maps of them) of 600 and 3000 rows; docs/numbers.md has what they do on others. Three kinds of scores are looked at: the held-out log-ratio, which sees any part that a fitted
-ratio can tell; the distance to the k-th nearest row of b in coordinates that are ranked column by column and put
-through the normal quantile; and every column itself, upwards and downwards, which sees a range that was left.
+correlated normals, Student t, mixtures, maps of them) of 600 and 3000 rows. docs/numbers.md has what they do on the
+zoo of the benchmarks, which chose nothing.
 """
 
 from __future__ import annotations
@@ -50,6 +53,11 @@ def worth(weights: Float[Tensor, " n"]) -> float:
     return float(1 / weights.square().sum())
 
 
+def renewed(weights: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """The weights, made to sum to one."""
+    return weights / weights.sum()
+
+
 def cutoff(
     score: Float[Tensor, "n m"], weights: Float[Tensor, " n"], share: float
 ) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
@@ -85,8 +93,10 @@ def edges(
     far = _above(score_a, w_a, far_value, far_part) - SPAN * share
     least = max(LEAST, SIGMAS * math.sqrt(2 * share / rows))  # of two shares of size `share`, each from so many rows
     growth = far - near
-    between = (SPAN - 1) * share  # of b, and of a with the growth added
-    noise = ((between + (growth + between).clamp_min(0)) / rows).sqrt()
+    between = (SPAN - 1) * share  # of b; of a it is that and the growth
+    of_a = (growth + between).clamp_min(0)
+    # Binomial noise of both shares, and that of the cutoffs, beyond and between which only so many rows of b lie.
+    noise = ((between + of_a) / rows + of_a.square() * (1 / share + 1 / between) / worth(w_b)).sqrt()
     found = (near >= least) & (growth + FLAT_SIGMAS * noise <= (SPAN**FLAT - 1) * near)
     near_value, far_value = near_value[found], far_value[found]
     return Edges(

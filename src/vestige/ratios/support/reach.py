@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,7 +24,8 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from vestige.core import Estimate, rng
-from vestige.ratios.support.edges import NEIGHBOURS, Edges, edges, neighbour_distances, ranked, worth
+from vestige.core.estimate import share_in_words
+from vestige.ratios.support.edges import NEIGHBOURS, Edges, edges, neighbour_distances, ranked, renewed, worth
 from vestige.ratios.support.tails import heavier
 from vestige.ratios.weights.diagnosis import Diagnosis
 from vestige.ratios.weights.expectation import ratio_variance
@@ -31,7 +33,12 @@ from vestige.ratios.weights.expectation import ratio_variance
 NEIGHBOUR_ROWS = 2000
 COLUMN_CELLS = 1_000_000
 FAR_SHARE = 0.001  # of a set's own rows are farther from their neighbours than the distance that is called far
+# From this growth of the share from the near to the far side of its edges on, more may be missing; so too where a ratio
+# that alone has found an edge has a mean weight which leaves that much less missing.
+BLURRED = 0.1
+BLURRED_EDGE = "the edge is blurred, and more may lie beyond"
 INDICES = 1000  # rows outside that are named, at most
+ALMOST_ALL = 0.9  # of the data: weights of a model that does not reach so much are of no use to anybody
 OUT_OF_REACH = "cannot reach part of the data"
 # Divergences that are infinite where the model (q) has nothing and the data (p) has rows, and the other way round.
 NEEDS_REACH: dict[str, tuple[str, ...]] = {
@@ -93,13 +100,6 @@ def _capital(words: str) -> str:
     return words[:1].upper() + words[1:] if words.startswith(("the ", "about ", "at ")) else words
 
 
-def share_in_words(share: Estimate) -> str:
-    """As in "about 48 %" and "at least 12 %"."""
-    if share.verdict == "at least":
-        return f"at least {100 * share.low:.0f} %"
-    return f"about {100 * share.value:.0f} %"
-
-
 def reach(
     p: Float[Tensor, "n_p d"],
     q: Float[Tensor, "n_q d"],
@@ -120,98 +120,127 @@ def reach(
     >>> print(*reach(rows[:1500], half, on_p, torch.full((len(half),), -0.7).double()).sentences())
     The model does not reach about 50 % of the data.
     """
-    w_p = torch.full_like(log_ratio_p, 1 / len(p))
-    w_q = torch.full_like(log_ratio_q, 1 / len(q)) if q_weights is None else q_weights / q_weights.sum()
-    log_edges = [
-        edges(a[:, None], b[:, None], w_a, w_b)
-        for a, b, w_a, w_b in ((log_ratio_p, log_ratio_q, w_p, w_q), (-log_ratio_q, -log_ratio_p, w_q, w_p))
-    ]
-    columns = [_some(x, w, max(NEIGHBOUR_ROWS, COLUMN_CELLS // p.shape[1]), seed, "columns") for x, w in ((p, w_p), (q, w_q))]
-    near = [_some(x, w, min(NEIGHBOUR_ROWS, *map(_positive, (w_p, w_q))), seed, "neighbours") for x, w in ((p, w_p), (q, w_q))]
-    z = ranked(*(x[rows].to(torch.float64) for x, rows in zip((p, q), near, strict=True)))
-    sides = []
-    for i in (0, 1):
-        x, w, mine, other = (p, q)[i], (w_p, w_q)[i], columns[i], columns[1 - i]
-        x_b, w_b = (p, q)[1 - i], (w_p, w_q)[1 - i]
-        both = [torch.cat([v, -v], 1).to(torch.float64) for v in (x[mine], x_b[other])]
-        along = edges(*both, _renewed(w, mine), _renewed(w_b, other))
-        k = min(NEIGHBOURS, len(near[0]) - 1)
-        distance, own = neighbour_distances(z[i], z[1 - i], k)
-        even = torch.full_like(own, 1 / len(own))
-        far = float((distance > own.quantile(1 - FAR_SHARE)).double().mean())
-        found = [(log_edges[i], torch.arange(len(x)), torch.arange(len(x_b))), (along, mine, other)]
-        found.append((edges(distance[:, None], own[:, None], even, even), near[i], near[1 - i]))
-        sides.append((*_joined(found, w, w_b, level), far))
-    means = [
-        _mean_ratio(log_ratio_q, w_q, sides[0][0], level, "mean weight"),
-        _mean_ratio(-log_ratio_p, w_p, sides[1][0], level, "mean inverse weight"),
-    ]
-    shares = [side[0].but(name=name) for side, name in zip(sides, ("missed", "made"), strict=True)]
-    told = [_heavy(x[a].double(), y[b].double()) for x, y, a, b in ((p, q, *columns), (q, p, *columns[::-1]))]
-    return Reach(*means, *shares, sides[0][2], sides[1][2], sides[0][1], sides[1][1], *told)
+    even = torch.full_like(log_ratio_p, 1 / len(p))
+    given = torch.full_like(log_ratio_q, 1 / len(q)) if q_weights is None else q_weights / q_weights.sum()
+    cells = max(NEIGHBOUR_ROWS, COLUMN_CELLS // p.shape[1])
+    close = min(NEIGHBOUR_ROWS, int((given > 0).sum()), len(p))
+    of_p, of_q = (
+        _Set(x, w, log_r, _some(w, cells, seed, f"columns {side}"), _some(w, close, seed, f"neighbours {side}"))
+        for x, w, log_r, side in ((p, even, log_ratio_p, "p"), (q, given, log_ratio_q, "q"))
+    )
+    z_p, z_q = ranked(*(one.x[one.close].to(torch.float64) for one in (of_p, of_q)))
+    on_p = _looked(of_p, of_q, (z_p, z_q), 1.0, level)
+    on_q = _looked(of_q, of_p, (z_q, z_p), -1.0, level)
+    return Reach(
+        _mean_ratio(log_ratio_q, given, on_p.share, level, "mean weight"),
+        _mean_ratio(-log_ratio_p, even, on_q.share, level, "mean inverse weight"),
+        on_p.share.but(name="missed"),
+        on_q.share.but(name="made"),
+        on_p.far,
+        on_q.far,
+        on_p.rows,
+        on_q.rows,
+        _heavy(of_p, of_q),
+        _heavy(of_q, of_p),
+    )
 
 
-def _positive(weights: Float[Tensor, " n"]) -> int:
-    return int((weights > 0).sum())
+class _Set(NamedTuple):
+    """One of the two sets, and which of its rows are looked at column by column, and by their neighbours."""
+
+    x: Float[Tensor, "n d"]
+    weights: Float[Tensor, " n"]  # sum to one
+    log_ratio: Float[Tensor, " n"]
+    columns: Int[Tensor, " m"]
+    close: Int[Tensor, " k"]
 
 
-def _some(x: Tensor, weights: Float[Tensor, " n"], most: int, seed: int, label: str) -> Int[Tensor, " m"]:
+class _Beyond(NamedTuple):
+    """What of a set is beyond the other's edges: the share, the rows, and the share of rows far by neighbours."""
+
+    share: Estimate
+    rows: Int[Tensor, " k"]
+    far: float
+
+
+def _some(weights: Float[Tensor, " n"], most: int, seed: int, label: str) -> Int[Tensor, " m"]:
     """At most so many rows of positive weight, at random."""
     kept = torch.nonzero(weights > 0)[:, 0]
-    order = torch.randperm(len(kept), generator=rng.fork(seed, "reach", label, len(x)))
-    return kept[order[:most]] if len(kept) > most else kept
+    if len(kept) <= most:
+        return kept
+    return kept[torch.randperm(len(kept), generator=rng.fork(seed, "reach", label))[:most]]
 
 
-def _renewed(weights: Float[Tensor, " n"], rows: Int[Tensor, " m"]) -> Float[Tensor, " m"]:
-    """The weights of some rows, summing to one again."""
-    return weights[rows] / weights[rows].sum()
+def _looked(
+    a: _Set, b: _Set, z: tuple[Float[Tensor, "k d"], Float[Tensor, "k d"]], sign: float, level: float
+) -> _Beyond:
+    """The rows of `a` beyond an edge of `b`, by each kind of score; `sign` turns log p/q into log a/b."""
+    by_ratio = edges(sign * a.log_ratio[:, None], sign * b.log_ratio[:, None], a.weights, b.weights)
+    along_a, along_b = (torch.cat([x, -x], 1) for x in (one.x[one.columns].to(torch.float64) for one in (a, b)))
+    by_column = edges(along_a, along_b, *(renewed(one.weights[one.columns]) for one in (a, b)))
+    distance, own = neighbour_distances(*z, min(NEIGHBOURS, len(b.close) - 1))
+    even = torch.full_like(own, 1 / len(own))
+    by_neighbours = edges(distance[:, None], own[:, None], even, even)
+    whole = _joined(
+        [(by_ratio, torch.arange(len(a.x)), torch.arange(len(b.x))), (by_column, a.columns, b.columns)], a, b, level
+    )
+    part = _joined([(by_neighbours, a.close, b.close)], a, b, level)
+    share, rows = part if part[0].value > whole[0].value else whole
+    alone = not bool(by_column.found.any() | by_neighbours.found.any())
+    by_mean = 1 - float((torch.logsumexp(sign * b.log_ratio + b.weights.log(), 0)).exp())
+    if share.value > 0 and alone and by_mean < (1 - BLURRED) * share.value:
+        share = share.but(verdict="at least", reason=BLURRED_EDGE)
+    return _Beyond(share, rows, float((distance > own.quantile(1 - FAR_SHARE)).double().mean()))
 
 
 def _joined(
     found: list[tuple[Edges, Int[Tensor, " m_a"], Int[Tensor, " m_b"]]],
-    w_a: Float[Tensor, " n_a"],
-    w_b: Float[Tensor, " n_b"],
+    a: _Set,
+    b: _Set,
     level: float,
 ) -> tuple[Estimate, Int[Tensor, " k"]]:
     """The share of a beyond any edge of b that was found, less what b itself has there; and where those rows are.
 
-    Each kind of score saw rows of its own; those that every kind with an edge saw are counted.
+    Each kind of score looks at rows of its own; the share is of those that every kind with an edge looked at.
     """
-    with_edge = [one for one in found if bool(one[0].found.any())]
-    if not with_edge:
+    found = [one for one in found if bool(one[0].found.any())]
+    if not found:
         nothing = "no edge was found, which is no proof that there is none"
         return Estimate(0.0, 0.0, level=level, verdict="at least", reason=nothing), torch.zeros(0, dtype=torch.int64)
-    shares = {}
-    outside = torch.zeros(len(w_a), dtype=torch.bool)
-    for which in ("beyond", "far"):
-        counted = []
-        for side, weights in (("a", w_a), ("b", w_b)):
-            seen = torch.ones(len(weights), dtype=torch.bool)
-            beyond = torch.zeros(len(weights), dtype=torch.bool)
-            for edge, rows_a, rows_b in with_edge:
-                rows = rows_a if side == "a" else rows_b
-                of_edge: Bool[Tensor, " m"] = getattr(edge, f"{which}_{side}")
-                beyond[rows[of_edge]] = True
-                here = torch.zeros(len(weights), dtype=torch.bool)
-                here[rows] = True
-                seen &= here
-            counted.append((float(weights[beyond & seen].sum() / weights[seen].sum()), worth(_renewed(weights, torch.nonzero(seen)[:, 0]))))
-            if (which, side) == ("beyond", "a"):
-                outside = beyond
-        (share_a, rows_a_), (share_b, rows_b_) = counted
-        error = math.sqrt(share_a * (1 - share_a) / rows_a_ + share_b * (1 - share_b) / rows_b_)
-        shares[which] = share_a - share_b, error
-    (value, error), (upper, upper_error) = shares["beyond"], shares["far"]
     z = float(ndtri((1 + level) / 2))
+    (value, error), (upper, upper_error) = (
+        _less(
+            _union([(getattr(edge, f"{side}_a"), rows) for edge, rows, _ in found], a.weights),
+            _union([(getattr(edge, f"{side}_b"), rows) for edge, _, rows in found], b.weights),
+        )
+        for side in ("beyond", "far")
+    )
+    outside = torch.zeros(len(a.x), dtype=torch.bool)
+    for edge, rows, _ in found:
+        outside[rows[edge.beyond_a]] = True
     low, high = max(value - z * error, 0.0), min(max(upper + z * upper_error, value + z * error), 1.0)
-    where = torch.nonzero(outside)[:, 0][:INDICES]
-    estimate = Estimate(min(value, 1.0), low, high, level, error, n=len(w_a))
+    share = Estimate(min(value, 1.0), low, high, level, error, n=len(a.x), ess=worth(a.weights))
     if upper - value > BLURRED * value:
-        return estimate.but(verdict="at least", reason="the edge is blurred"), where
-    return estimate, where
+        share = share.but(verdict="at least", reason=BLURRED_EDGE)
+    return share, torch.nonzero(outside)[:, 0][:INDICES]
 
 
-BLURRED = 0.1  # growth of the share from the near to the far side of an edge, beyond which more may be missing
+def _union(
+    parts: list[tuple[Bool[Tensor, " m"], Int[Tensor, " m"]]], weights: Float[Tensor, " n"]
+) -> tuple[float, float]:
+    """The share of the rows that all parts looked at which some part marked, and its variance."""
+    marked, seen = (torch.zeros(len(weights), dtype=torch.int64) for _ in range(2))
+    for mark, rows in parts:
+        marked[rows[mark]] = 1
+        seen[rows] += 1
+    common = renewed(weights * (seen == len(parts)))
+    share = float(common @ marked.to(common.dtype))
+    return share, share * (1 - share) / worth(common)
+
+
+def _less(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    """The difference of two shares, and its standard error."""
+    return a[0] - b[0], math.sqrt(a[1] + b[1])
 
 
 def _mean_ratio(
@@ -226,8 +255,9 @@ def _mean_ratio(
     return plain.but(low=max(min(plain.low, low), 0.0), high=max(plain.high, high))
 
 
-def _heavy(a: Float[Tensor, "n_a d"], b: Float[Tensor, "n_b d"]) -> str:
-    found = heavier(a, b)
+def _heavy(a: _Set, b: _Set) -> str:
+    """Why a column's tail forbids KL(a || b); empty where none does."""
+    found = heavier(*(one.x[one.columns].to(torch.float64) for one in (a, b)))
     if found is None:
         return ""
     column, xi, theta = found
@@ -247,7 +277,11 @@ def verdict(name: str, estimate: Estimate, reach: Reach) -> Estimate:
         return estimate
     for side in NEEDS_REACH.get(name, ()):
         heavy, share = (reach.heavy_p, reach.missed) if side == "p" else (reach.heavy_q, reach.made)
-        lacks = "the model does not reach {} of the data" if side == "p" else "{} of the model lies where the data has no rows"
+        lacks = (
+            "the model does not reach {} of the data"
+            if side == "p"
+            else "{} of the model lies where the data has no rows"
+        )
         if heavy:
             return estimate.withdrawn(f"The {name} is infinite or cannot be told from these samples: {heavy}.")
         if share.value > 0 and estimate.verdict == "ok":
@@ -256,12 +290,12 @@ def verdict(name: str, estimate: Estimate, reach: Reach) -> Estimate:
 
 
 def reachable(diagnosis: Diagnosis, reach: Reach) -> Diagnosis:
-    """The diagnosis of weights in the light of the reach: never good where a part of the data is out of it."""
+    """The diagnosis of weights in the light of the reach, which decides the verdict where a part is out of it."""
     if reach.complete:
         return diagnosis
     told = (
-        f"The model does not reach {share_in_words(reach.missed)} of the data: averages over its rows stand for the rest "
-        "alone, whatever the weights."
+        f"The model does not reach {share_in_words(reach.missed)} of the data: averages over its rows stand for the "
+        "rest alone, whatever the weights."
     )
-    word = diagnosis.verdict if diagnosis.verdict == "unreliable" else OUT_OF_REACH
+    word = "unreliable" if reach.missed.low > ALMOST_ALL else OUT_OF_REACH
     return dataclasses.replace(diagnosis, verdict=word, warnings=(told, *diagnosis.warnings))

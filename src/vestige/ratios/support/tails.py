@@ -5,9 +5,9 @@ below 1 / xi exist) and let -log of b's tail grow like x^(1 / theta): theta = 1/
 and ever larger for power laws themselves, whose logarithm is no burden. Then E_a[-log b] is infinite from xi = theta
 on. As KL of columns is at most that of rows, one such column decides. xi is the shape of a generalised Pareto fit to
 the largest values (`weights.diagnosis`); theta the Weibull-tail coefficient of Gardes and Girard (2006), the mean log
-spacing over that of log log(n / i). Student t of two degrees against a normal has xi = theta = 1/2. From theta / 2 on the
-terms of KL have no variance, so that no sample of any size tells a finite value from an infinite one: that is the limit
-here, and xi must be three standard errors above zero.
+spacing over that of log log(n / i). Student t of two degrees against a normal has xi = theta = 1/2. From theta / 2 on
+the terms of KL have no variance, so that no sample tells a finite value from an infinite one: that is the limit here,
+and xi must be three standard errors above zero.
 """
 
 from __future__ import annotations

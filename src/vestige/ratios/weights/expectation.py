@@ -4,6 +4,10 @@
 se^2 = sum w^2 (f - mean)^2 / (1 - sum w^2) with weights that sum to one, the last factor being the reliability form of
 n - 1. `normalise=False` is Eqs. 5, 7 and 8, the plain mean of w f. Intervals are normal for the delta method and
 percentiles for the bootstrap. Both take the weights as given: what the ratio itself does not know is not in them.
+
+Where q does not reach a share m of p, weighted rows speak for the rest alone: E_p[f] = (1 - m) E_rest[f] + m E_m[f],
+and of the last term the samples say nothing. Such an average is refused; with bounds of f the last term is bounded by
+them (Manski 2003), and the interval holds what m and f may be.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from torch import Tensor
 
 from vestige.core import Estimate, NotEstimable, checks, rng
 from vestige.core.checks import ArrayLike, Kind
+from vestige.core.estimate import share_in_words
 from vestige.ratios.weights.transforms import kish, log_weight_vector
 
 # Memory that the bootstrap's count matrix may take, in numbers.
@@ -35,10 +40,13 @@ def expectation(
     method: str = "delta",
     n_boot: int = 1000,
     seed: int = 0,
+    missed: Estimate | None = None,
+    bounds: tuple[float, float] | None = None,
 ) -> Estimate:
     """E_p[f] from f on samples of q, one value or one row a sample, and the log weights of those samples.
 
-    Vectors where f was one.
+    Vectors where f was one. `missed` is the share of p that q does not reach (of a `Reach`; `Weighing.expectation`
+    fills it in); above zero the average is refused, unless `bounds`, the least and the largest value of f, are given.
     """
     owner = "weights.expectation"
     level = checks.number(interval, "interval", owner, low=0, high=1, open_low=True, open_high=True)
@@ -62,9 +70,35 @@ def expectation(
         draws = bootstrap_means(f, w, n_boot, normalise=normalise, generator=rng.fork(seed, "expectation"))
         error = draws.std(0)
         low, high = draws.quantile((1 - level) / 2, 0), draws.quantile((1 + level) / 2, 0)
+    notes: tuple[str, ...] = ()
+    if missed is not None and missed.value > 0:
+        told = f"The model does not reach {share_in_words(missed)} of the data"
+        if bounds is None:
+            return Estimate.refused(
+                f"{told}, and an average over its rows says nothing of that part: give the 'bounds' of f to have "
+                "bounds of the average.",
+                level=level,
+            )
+        least, largest = _bounds(bounds, f, owner)
+        value = (1 - missed.value) * value + missed.value * (least + largest) / 2
+        low, high = (
+            pick(torch.stack([(1 - m) * end + m * limit for m in (missed.low, missed.high)]), 0)
+            for pick, end, limit in ((torch.amin, low, least), (torch.amax, high, largest))
+        )
+        notes = (f"{told}; its part of the average is anything from {least:g} to {largest:g}.",)
     columns = f_values.columns if isinstance(f_values, pd.DataFrame) else pd.RangeIndex(f.shape[1])
     give = float if scalar else dataclasses.replace(Kind.of(f_values), index=columns).give
-    return Estimate(give(value), give(low), give(high), level, give(error), n=len(f), ess=kish(log_w))
+    return Estimate(give(value), give(low), give(high), level, give(error), n=len(f), ess=kish(log_w), notes=notes)
+
+
+def _bounds(bounds: tuple[float, float], f: Float[Tensor, "n k"], owner: str) -> tuple[float, float]:
+    """The bounds of f, which no value of f may break."""
+    least = checks.number(bounds[0], "bounds", owner, open_low=True)
+    largest = checks.number(bounds[1], "bounds", owner, low=least, open_high=True)
+    if float(f.min()) < least or float(f.max()) > largest:
+        found = f"values from {float(f.min()):g} to {float(f.max()):g}"
+        checks.refuse("bounds", owner, "such that f lies within them", found)
+    return least, largest
 
 
 def ratio_variance(f: Float[Tensor, "n *k"], w: Float[Tensor, " n"]) -> Float[Tensor, "*k"]:
