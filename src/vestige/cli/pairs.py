@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from vestige.cli import output
-from vestige.core import InputError, NotEstimable
+from vestige.core import InputError, NotEstimable, rendered
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -128,6 +128,11 @@ class CompareVerb(PairVerb):
                 f"{label}: {d.verdict}; effective share of rows {d.ess_fraction:.1%}, Pareto k {k}, "
                 f"mean {d.mean_weight:.3g}; permutation p-value {tested}"
             )
+        r = plain.reach
+        yield (
+            f"reach: mean weight {rendered(r.mean_weight, 3)}, mean inverse weight {rendered(r.mean_inverse, 3)}; rows "
+            f"farther from the other side than its own are from each other: real {r.far_p:.1%}, fake {r.far_q:.1%}"
+        )
         yield from map(output.Caution, dict.fromkeys(text for one in both for text in one.warnings))
         if len(both) > 1:
             flattered = "Weights that were fitted on these very rows flatter the weighted figures: use fresh real rows."

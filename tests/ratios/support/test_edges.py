@@ -27,9 +27,9 @@ def test_a_part_that_is_missing_is_an_edge(share):
     noise = draws(8000) / 200
     found = between(x + noise[:4000], y + noise[4000:])
     assert bool(found.found)
-    assert float(found.beyond_a.double().mean()) == pytest.approx(share, abs=0.03)
-    assert float(found.beyond_b.double().mean()) <= 0.006
-    assert (x[found.beyond_a] > 1 - share - 0.05).all()
+    assert float(found.near[0].double().mean()) == pytest.approx(share, abs=0.03)
+    assert float(found.near[1].double().mean()) <= 0.006
+    assert (x[found.near[0]] > 1 - share - 0.05).all()
 
 
 @pytest.mark.parametrize("n", [300, 1000, 5000])

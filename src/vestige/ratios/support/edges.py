@@ -39,13 +39,11 @@ BLOCK = 1024  # rows whose distances are held at once
 
 @dataclass(frozen=True)
 class Edges:
-    """For each of m scores: is there an edge, and which rows of a and of b are beyond it (and beyond its far side)."""
+    """For each of m scores: is there an edge? And which rows of a, and of b, are beyond the near side of any."""
 
     found: Bool[Tensor, " m"]
-    beyond_a: Bool[Tensor, " n_a"]
-    beyond_b: Bool[Tensor, " n_b"]
-    far_a: Bool[Tensor, " n_a"]
-    far_b: Bool[Tensor, " n_b"]
+    near: tuple[Bool[Tensor, " n_a"], Bool[Tensor, " n_b"]]
+    far: tuple[Bool[Tensor, " n_a"], Bool[Tensor, " n_b"]]  # the same of the far side, which is nearer to b's middle
 
 
 def worth(weights: Float[Tensor, " n"]) -> float:
@@ -98,14 +96,11 @@ def edges(
     # Binomial noise of both shares, and that of the cutoffs, beyond and between which only so many rows of b lie.
     noise = ((between + of_a) / rows + of_a.square() * (1 / share + 1 / between) / worth(w_b)).sqrt()
     found = (near >= least) & (growth + FLAT_SIGMAS * noise <= (SPAN**FLAT - 1) * near)
-    near_value, far_value = near_value[found], far_value[found]
-    return Edges(
-        found,
-        (score_a[:, found] > near_value).any(1),
-        (score_b[:, found] > near_value).any(1),
-        (score_a[:, found] > far_value).any(1),
-        (score_b[:, found] > far_value).any(1),
-    )
+    marks = [
+        tuple((score[:, found] > value[found]).any(1) for score in (score_a, score_b))
+        for value in (near_value, far_value)
+    ]
+    return Edges(found, (marks[0][0], marks[0][1]), (marks[1][0], marks[1][1]))
 
 
 def ranked(

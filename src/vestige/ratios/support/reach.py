@@ -194,7 +194,7 @@ def _looked(
 
 
 def _joined(
-    found: list[tuple[Edges, Int[Tensor, " m_a"], Int[Tensor, " m_b"]]],
+    found: list[tuple[Edges, Int[Tensor, " _"], Int[Tensor, " _"]]],
     a: _Set,
     b: _Set,
     level: float,
@@ -208,16 +208,17 @@ def _joined(
         nothing = "no edge was found, which is no proof that there is none"
         return Estimate(0.0, 0.0, level=level, verdict="at least", reason=nothing), torch.zeros(0, dtype=torch.int64)
     z = float(ndtri((1 + level) / 2))
+    rows_a, rows_b = [one[1] for one in found], [one[2] for one in found]
     (value, error), (upper, upper_error) = (
         _less(
-            _union([(getattr(edge, f"{side}_a"), rows) for edge, rows, _ in found], a.weights),
-            _union([(getattr(edge, f"{side}_b"), rows) for edge, _, rows in found], b.weights),
+            _union([a_ for a_, _ in marks], rows_a, a.weights),
+            _union([b_ for _, b_ in marks], rows_b, b.weights),
         )
-        for side in ("beyond", "far")
+        for marks in ([one[0].near for one in found], [one[0].far for one in found])
     )
     outside = torch.zeros(len(a.x), dtype=torch.bool)
     for edge, rows, _ in found:
-        outside[rows[edge.beyond_a]] = True
+        outside[rows[edge.near[0]]] = True
     low, high = max(value - z * error, 0.0), min(max(upper + z * upper_error, value + z * error), 1.0)
     share = Estimate(min(value, 1.0), low, high, level, error, n=len(a.x), ess=worth(a.weights))
     if upper - value > BLURRED * value:
@@ -226,14 +227,14 @@ def _joined(
 
 
 def _union(
-    parts: list[tuple[Bool[Tensor, " m"], Int[Tensor, " m"]]], weights: Float[Tensor, " n"]
+    marks: list[Bool[Tensor, " _"]], looked_at: list[Int[Tensor, " _"]], weights: Float[Tensor, " n"]
 ) -> tuple[float, float]:
-    """The share of the rows that all parts looked at which some part marked, and its variance."""
+    """Of the rows that all kinds of scores looked at, the share that some kind marked, and its variance."""
     marked, seen = (torch.zeros(len(weights), dtype=torch.int64) for _ in range(2))
-    for mark, rows in parts:
+    for mark, rows in zip(marks, looked_at, strict=True):
         marked[rows[mark]] = 1
         seen[rows] += 1
-    common = renewed(weights * (seen == len(parts)))
+    common = renewed(weights * (seen == len(marks)))
     share = float(common @ marked.to(common.dtype))
     return share, share * (1 - share) / worth(common)
 
