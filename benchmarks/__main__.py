@@ -24,12 +24,17 @@ BENCHMARKS = {
     "vcl": "benchmarks.vcl",
     "generators": "benchmarks.generators",
 }
+# Tables of stored results, with options of their own and without the peers' environment: a module with `main(options)`.
+STORED = {"truth": "benchmarks.truth.__main__"}
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"among {', '.join(BENCHMARKS)}; all when none is named"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"among {', '.join(BENCHMARKS)}; all when none is named. Alone, with options: {', '.join(STORED)}",
     )
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -74,10 +79,12 @@ def _print(rows: list) -> None:
 
 def main() -> int:
     """Exit code 0 when every target was met, 1 when one was missed."""
+    if sys.argv[1:2] and sys.argv[1] in STORED:
+        return importlib.import_module(STORED[sys.argv[1]]).main(sys.argv[2:])
     arguments = _arguments()
     names = arguments.names or list(BENCHMARKS)
     if arguments.list:
-        print("\n".join(BENCHMARKS))
+        print("\n".join([*BENCHMARKS, *STORED]))
         return 0
     if not arguments.here and not peers.ENVIRONMENT.inside():
         code = peers.run_inside(sys.argv[1:])
