@@ -1,5 +1,7 @@
 """Tests run one torch thread a process, so that the same seed gives the same bits."""
 
+import gc
+
 import jaxtyping
 import pytest
 import torch
@@ -8,6 +10,13 @@ import typechecker
 
 torch.set_num_threads(1)
 jaxtyping.jaxtyped = typechecker.jaxtyped
+gc.disable()
+
+
+def pytest_collection_finish():
+    """What is imported stays: from here on the garbage collector looks only at what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
