@@ -40,6 +40,13 @@ def test_a_tail_is_no_edge(n, other):
         assert not bool(between(x, other(y)).found)
 
 
+def test_a_part_of_a_few_percent_is_not_called_one():
+    """Some tails look like it, so less than LEAST is left alone."""
+    x, y = torch.rand(20_000, 1).double(), torch.rand(20_000, 1).double()
+    assert bool(between(x, 0.93 * y).found)
+    assert not bool(between(x, 0.97 * y).found)
+
+
 def test_many_equal_columns_have_no_edge():
     for seed in range(3):
         x = draws(1000, 100, seed)

@@ -48,3 +48,10 @@ def test_discrete_and_constant_columns_have_no_tail():
     x = torch.zeros(400, 2, dtype=torch.float64)
     x[:, 1] = torch.arange(400) % 2
     assert heavier(x, x) is None
+
+
+def test_a_shape_within_the_range_of_the_other_is_no_tail():
+    """A bounded column whose upper end thins out like a power, beside one that fills the same range."""
+    a = sample(stats.pareto(1.5), 3000, 0).clamp_max(6)[:, None]
+    b = 6 * sample(stats.uniform(), 3000, 1)[:, None]
+    assert heavier(a, b) is None

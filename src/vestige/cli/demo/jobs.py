@@ -28,7 +28,7 @@ from vestige.core import rng
 from vestige.core.plain import plain
 from vestige.data import DataSet
 from vestige.features import PCA
-from vestige.ratios import Stack, weights
+from vestige.ratios import Stack
 from vestige.vestiges import Weighing, weigh
 
 REFERENCE = "joint"
@@ -112,7 +112,7 @@ def reweight(data: DataSet, *, seed: int) -> Reweighted:
     found = weigh(seen.codes(p).double(), seen.codes(q).double(), estimator=RATIO, seed=seed)
     k = len(data.names)
     is_digit = torch.nn.functional.one_hot(q_digits, k).double()
-    shares = weights.expectation(is_digit, found.weights.log())
+    shares = found.expectation(is_digit, bounds=(0, 1))
     target = torch.bincount(p_digits, minlength=k).double() / len(p_digits)
     return Reweighted(target, is_digit.mean(0), shares.value, shares.std_error, found)
 

@@ -7,7 +7,8 @@ on. As KL of columns is at most that of rows, one such column decides. xi is the
 the largest values (`weights.diagnosis`); theta the Weibull-tail coefficient of Gardes and Girard (2006), the mean log
 spacing over that of log log(n / i). Student t of two degrees against a normal has xi = theta = 1/2. From theta / 2 on
 the terms of KL have no variance, so that no sample tells a finite value from an infinite one: that is the limit here,
-and xi must be three standard errors above zero.
+xi must be three standard errors above zero, and a's largest value `FARTHER` times as far out as b's: within b's range a
+bounded column may have any shape.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from vestige.ratios.weights.diagnosis import SHORTEST_TAIL, gpd_fit
 
 SHARE_OF = 0.5  # of theta, from which on E_a[(log b)^2] is infinite
 SIGMAS = 3.0
+FARTHER = 2.0
 
 
 def _largest(x: Float[Tensor, " n"]) -> Float[Tensor, " m"]:
@@ -61,7 +63,7 @@ def heavier(a: Float[Tensor, "n_a d"], b: Float[Tensor, "n_b d"]) -> tuple[int, 
         for sign in (1.0, -1.0):
             of_a, of_b = sign * (a[:, j] - middle[j]), sign * (b[:, j] - middle[j])
             xi, rows = pareto_index(of_a)
-            if xi <= SIGMAS / math.sqrt(max(rows, 1)):
+            if xi <= SIGMAS / math.sqrt(max(rows, 1)) or float(of_a.max()) < FARTHER * float(of_b.max()):
                 continue
             theta = weibull_tail(of_b)
             if xi >= SHARE_OF * theta and (worst is None or xi - SHARE_OF * theta > worst[0]):
