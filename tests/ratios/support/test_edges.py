@@ -47,6 +47,15 @@ def test_a_part_of_a_few_percent_is_not_called_one():
     assert not bool(between(x, 0.97 * y).found)
 
 
+def test_counts_have_an_edge_where_one_side_ends():
+    generator = torch.Generator().manual_seed(0)
+    p, q = (torch.poisson(torch.full((700, 1), rate), generator=generator).double() for rate in (5.0, 3.0))
+    assert not bool(between(p, q).found)  # both cutoffs may fall on one count, beyond which there are more of q
+    assert bool(between(p, q.clamp_max(6)).found)
+    flags = (torch.rand(700, 1, generator=generator) < 0.1).double()
+    assert bool(between(flags, torch.zeros(700, 1).double()).found)
+
+
 def test_many_equal_columns_have_no_edge():
     for seed in range(3):
         x = draws(1000, 100, seed)

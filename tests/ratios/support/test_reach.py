@@ -151,6 +151,19 @@ def test_unbounded_divergences_are_at_least(name, missed, made):
         assert "the model does not reach about 48 % of the data" in verdict(name, value, known(missed=HALF)).reason
 
 
+def test_the_words():
+    blurred = Estimate(0.3, 0.25, 0.35, verdict="at least")
+    assert known().sentences() == ()
+    assert known(missed=HALF, made=HALF).sentences() == (
+        "The model does not reach about 48 % of the data.",
+        "About 48 % of the model lies where the data has no rows.",
+    )
+    assert known(missed=blurred, made=blurred).sentences("a.csv", "b.csv") == (
+        "b.csv does not reach a part of a.csv, at least 25 %.",
+        "At least 25 % of b.csv lies where a.csv has no rows.",
+    )
+
+
 def test_heavy_tails_refuse_what_they_make_infinite():
     value = Estimate(2.0, 1.5, 2.5)
     for name, side in (("kl", "heavy_p"), ("reverse_kl", "heavy_q"), ("jeffreys", "heavy_p"), ("jeffreys", "heavy_q")):

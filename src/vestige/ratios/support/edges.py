@@ -95,7 +95,11 @@ def edges(
     of_a = (growth + between).clamp_min(0)
     # Binomial noise of both shares, and that of the cutoffs, beyond and between which only so many rows of b lie.
     noise = ((between + of_a) / rows + of_a.square() * (1 / share + 1 / between) / worth(w_b)).sqrt()
-    found = (near >= least) & (growth + FLAT_SIGMAS * noise <= (SPAN**FLAT - 1) * near)
+    smooth = (near >= least) & (growth + FLAT_SIGMAS * noise <= (SPAN**FLAT - 1) * near)
+    # Of a discrete score both cutoffs may be one value, which b hardly exceeds if it is the end of its support.
+    strictly = [w @ (score > near_value).to(w.dtype) for score, w in ((score_a, w_a), (score_b, w_b))]
+    at_the_end = (strictly[0] >= least) & (strictly[1] <= share / SPAN)
+    found = torch.where(near_value == far_value, at_the_end, smooth)
     marks = [
         tuple((score[:, found] > value[found]).any(1) for score in (score_a, score_b))
         for value in (near_value, far_value)

@@ -28,13 +28,13 @@ from vestige.core.estimate import share_in_words
 from vestige.ratios.support.edges import NEIGHBOURS, Edges, edges, neighbour_distances, ranked, renewed, worth
 from vestige.ratios.support.tails import heavier
 from vestige.ratios.weights.diagnosis import Diagnosis
-from vestige.ratios.weights.expectation import ratio_variance
+from vestige.ratios.weights.expectation import ratio_variance, unreached
 
 NEIGHBOUR_ROWS = 2000
 COLUMN_CELLS = 1_000_000
 FAR_SHARE = 0.001  # of a set's own rows are farther from their neighbours than the distance that is called far
-# From this growth of the share from the near to the far side of its edges on, more may be missing; so too where a ratio
-# that alone has found an edge has a mean weight which leaves that much less missing.
+# From this growth of the share from the near to the far side of its edges on, more may be missing; so too where the
+# mean weight leaves that much less missing than the edges do, as it does where it is blurred.
 BLURRED = 0.1
 BLURRED_EDGE = "the edge is blurred, and more may lie beyond"
 INDICES = 1000  # rows outside that are named, at most
@@ -90,7 +90,7 @@ class Reach:
         """What is out of reach, one plain sentence for either direction; none where nothing is."""
         told = []
         if not self.complete:
-            told.append(f"{_capital(fake)} does not reach {share_in_words(self.missed)} of {real}.")
+            told.append(f"{_capital(unreached(self.missed, real, fake))}.")
         if self.made.value > 0:
             told.append(f"{_capital(share_in_words(self.made))} of {fake} lies where {real} has no rows.")
         return tuple(told)
@@ -186,9 +186,8 @@ def _looked(
     )
     part = _joined([(by_neighbours, a.close, b.close)], a, b, level)
     share, rows = part if part[0].value > whole[0].value else whole
-    alone = not bool(by_column.found.any() | by_neighbours.found.any())
     by_mean = 1 - float((torch.logsumexp(sign * b.log_ratio + b.weights.log(), 0)).exp())
-    if share.value > 0 and alone and by_mean < (1 - BLURRED) * share.value:
+    if share.value > 0 and by_mean < (1 - BLURRED) * share.value:
         share = share.but(verdict="at least", reason=BLURRED_EDGE)
     return _Beyond(share, rows, float((distance > own.quantile(1 - FAR_SHARE)).double().mean()))
 
@@ -278,15 +277,11 @@ def verdict(name: str, estimate: Estimate, reach: Reach) -> Estimate:
         return estimate
     for side in NEEDS_REACH.get(name, ()):
         heavy, share = (reach.heavy_p, reach.missed) if side == "p" else (reach.heavy_q, reach.made)
-        lacks = (
-            "the model does not reach {} of the data"
-            if side == "p"
-            else "{} of the model lies where the data has no rows"
-        )
+        made = f"{share_in_words(share)} of the model lies where the data has no rows"
         if heavy:
             return estimate.withdrawn(f"The {name} is infinite or cannot be told from these samples: {heavy}.")
         if share.value > 0 and estimate.verdict == "ok":
-            estimate = estimate.but(verdict="at least", reason=lacks.format(share_in_words(share)))
+            estimate = estimate.but(verdict="at least", reason=f"the {unreached(share)}" if side == "p" else made)
     return estimate
 
 
@@ -294,9 +289,6 @@ def reachable(diagnosis: Diagnosis, reach: Reach) -> Diagnosis:
     """The diagnosis of weights in the light of the reach, which decides the verdict where a part is out of it."""
     if reach.complete:
         return diagnosis
-    told = (
-        f"The model does not reach {share_in_words(reach.missed)} of the data: averages over its rows stand for the "
-        "rest alone, whatever the weights."
-    )
+    told = f"The {unreached(reach.missed)}: averages over its rows stand for the rest alone, whatever the weights."
     word = "unreliable" if reach.missed.low > ALMOST_ALL else OUT_OF_REACH
     return dataclasses.replace(diagnosis, verdict=word, warnings=(told, *diagnosis.warnings))

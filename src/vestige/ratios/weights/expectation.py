@@ -72,7 +72,7 @@ def expectation(
         low, high = draws.quantile((1 - level) / 2, 0), draws.quantile((1 + level) / 2, 0)
     notes: tuple[str, ...] = ()
     if missed is not None and missed.value > 0:
-        told = f"The model does not reach {share_in_words(missed)} of the data"
+        told = f"The {unreached(missed)}"
         if bounds is None:
             return Estimate.refused(
                 f"{told}, and an average over its rows says nothing of that part: give the 'bounds' of f to have "
@@ -89,6 +89,13 @@ def expectation(
     columns = f_values.columns if isinstance(f_values, pd.DataFrame) else pd.RangeIndex(f.shape[1])
     give = float if scalar else dataclasses.replace(Kind.of(f_values), index=columns).give
     return Estimate(give(value), give(low), give(high), level, give(error), n=len(f), ess=kish(log_w), notes=notes)
+
+
+def unreached(missed: Estimate, real: str = "the data", fake: str = "model") -> str:
+    """As in "model does not reach about 48 % of the data", and "a part of the data, at least 12 %"."""
+    if missed.verdict == "at least":
+        return f"{fake} does not reach a part of {real}, {share_in_words(missed)}"
+    return f"{fake} does not reach {share_in_words(missed)} of {real}"
 
 
 def _bounds(bounds: tuple[float, float], f: Float[Tensor, "n k"], owner: str) -> tuple[float, float]:
