@@ -11,8 +11,8 @@ distance to the k-th nearest row of b in coordinates that are ranked column by c
 quantile; and every column itself, upwards and downwards, which sees a range that b leaves out.
 
 The limits were chosen on sixty pairs of sets (half-spaces, clusters and boxes that one side lacks; shifted, scaled and
-correlated normals, Student t, mixtures, maps of them) of 600 and 3000 rows, and `LEAST` on the zoo of the benchmarks at
-2000 rows. docs/numbers.md has what they do on that zoo.
+correlated normals, Student t, mixtures, maps of them) of 600 and 3000 rows; `LEAST`, and the rule for discrete scores,
+after a look at the zoo of the benchmarks. docs/numbers.md has what they do on that zoo.
 """
 
 from __future__ import annotations
