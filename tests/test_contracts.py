@@ -454,7 +454,7 @@ ESTIMATORS = {
     "lsif": lambda: ratios.LSIF(steps=300),
     "logistic": lambda: ratios.Logistic(steps=60),
     "rulsif": lambda: ratios.RULSIF(),
-    "stack": lambda: ratios.Stack(max_steps=60, min_steps=1),
+    "stack": lambda: ratios.Stack(folds=2, max_steps=60, min_steps=1, wide=8, wide_epochs=1),
     "ulsif": lambda: ratios.ULSIF(),
 }
 

@@ -15,7 +15,7 @@ from vestige_papers.cdre.drifts import melting, mixture, poor, skewed, still
 
 NAMES = ("kl", "js")
 # Settings that a strategy and its stack share.
-SHORT = {"folds": 2, "epochs": 4, "min_steps": 40, "decays": (0.5,), "clip": 4.5, "rows_a_product": 100.0}
+SHORT = {"folds": 2, "epochs": 4, "min_steps": 40, "decays": (0.5,), "clip": 4.5, "rows_a_product": 100.0, "wide": 0}
 quiet = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 
 
@@ -31,7 +31,7 @@ def walk(bed, n, seed=0, steps=None, **options):
 
 def test_modes_that_melt_are_followed():
     bed = melting(n_steps=5)
-    found, _ = walk(bed, 3000, steps=4)
+    found, _ = walk(bed, 3000, steps=4, preset="lean")
     assert found.estimates["kl"].value == pytest.approx(bed.true("kl", 4), rel=0.15)
     assert found.estimates["js"].value == pytest.approx(bed.true("js", 4), rel=0.06)
     assert found.depth == 2
@@ -50,7 +50,7 @@ def test_the_fast_preset_is_a_set_of_options_and_finds_the_same():
 
 
 def test_no_drift_is_no_alarm():
-    found, caught = walk(still(n_steps=4), 2000)
+    found, caught = walk(still(n_steps=4), 2000, preset="lean")
     for name in NAMES:
         estimate = found.estimates[name]
         assert estimate.low <= 0 <= estimate.high
@@ -60,7 +60,7 @@ def test_no_drift_is_no_alarm():
 
 
 def test_a_poor_first_generator_is_warned_of_at_once_and_ever_after():
-    found, caught = walk(poor(ess=0.1), 2000, steps=3)
+    found, caught = walk(poor(ess=0.1), 2000, steps=3, preset="lean")
     assert len(caught) == 3
     assert "from the next step on" in caught[0]
     assert "the anchor samples are worth" in caught[-1]

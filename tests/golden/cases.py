@@ -45,12 +45,13 @@ TOLERANCES = {
 Z = 1.959963984540054  # 95 %
 # Versions of entries without a class of their own, as {"metrics/fid": 2}. What is not listed has version 1.
 VERSIONS: dict[str, int] = {
-    # The standard error of FID is the delta method's, and halves are every other row.
+    # 2: the standard error of FID is the delta method's, and halves are every other row.
     "metrics/fid": 2,
     "metrics/FID": 2,
-    "comparison/compare": 2,
-    "comparison/compare weighted": 2,
-    "comparison/compare standardised": 2,
+    # 2: the standard error of FID; 3: the stack of version 3, intervals from a second fit.
+    "comparison/compare": 3,
+    "comparison/compare weighted": 3,
+    "comparison/compare standardised": 3,
 }
 # The loops that run the entries of a kind have versions of their own.
 LOOPS = {"methods": vs.protocol, "generation": vs.generation}
@@ -228,7 +229,7 @@ RATIOS = {
     "logistic quadratic": lambda r: r.Logistic(kind="quadratic"),
     "logistic platt": lambda r: r.Logistic(kind="quadratic", calibration="platt"),
     "rulsif": lambda r: r.RULSIF(max_centres=20),
-    "stack": lambda r: r.Stack(max_steps=20, min_steps=1),
+    "stack": lambda r: r.Stack(max_steps=20, min_steps=1, wide=4, wide_epochs=1),
     "ulsif": lambda r: r.ULSIF(max_centres=20),
 }
 POINTS = torch.tensor([[0.0, 0.0], [0.8, 0.8], [-0.8, -0.8], [1.0, -1.0], [0.2, 1.5]], dtype=torch.float64)
@@ -452,7 +453,7 @@ def weight_numbers(name: str) -> dict[str, Any]:
 
 # Chains. An entry is "strategy estimator".
 
-FAST = {"folds": 2, "epochs": 2, "warm_epochs": 1, "min_steps": 15, "decays": (0.5,)}
+FAST = {"folds": 2, "epochs": 2, "warm_epochs": 1, "min_steps": 15, "decays": (0.5,), "wide": 4, "wide_epochs": 1}
 SHORT = {"hidden": (8,), "first_epochs": 8, "epochs": 4, "batch": 50}
 CHAINS = (
     *(f"anchored {e}" for e in ("stack", "kliep", "logistic", "quadratic", "lsif", "ulsif", "fgan")),

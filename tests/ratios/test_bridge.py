@@ -63,7 +63,7 @@ def test_a_base_that_keeps_rows_is_refused():
 
 
 def test_the_base_is_left_unfitted_and_any_ratio_serves():
-    base = Stack(max_steps=20)
+    base = Stack(max_steps=20, wide=0)
     bridge = Bridge(base, waymarks=1).fit(gaussian(200, 2), gaussian(200, 2, 0.5, seed=1))
     assert base.width_ is None
     assert len(bridge.report_["jumps"]) == len(bridge.report_["kl_of_jumps"]) == 2

@@ -47,7 +47,7 @@ def test_no_row_is_judged_by_a_fit_that_saw_it(rows):
     assert found.report["rows_p"] == min(rows, 90)
 
 
-@pytest.mark.parametrize("estimator", [Logistic(kind="quadratic"), Stack()], ids=["Logistic", "Stack"])
+@pytest.mark.parametrize("estimator", [Logistic(kind="quadratic"), Stack(wide=8)], ids=["Logistic", "Stack"])
 @pytest.mark.parametrize("rows", [20_000, 1500])
 def test_against_the_exact_log_ratio(estimator, rows):
     p, q, exact = gaussians(3000, 4000)

@@ -54,7 +54,7 @@ def test_mixture_gives_both_sides_half_of_the_mass():
 
 def test_local_columns_are_a_constant_and_the_offset_from_the_nearest_centre():
     p, q = draw(200, 2), draw(200, 2, 1)
-    options = {"clip": 4.5, "centres": 3, "full": True, "generator": torch.Generator().manual_seed(0)}
+    options = {"clip": 4.5, "centres": 3, "full": True, "tame": False, "generator": torch.Generator().manual_seed(0)}
     features = StackFeatures.of(Sample(p, q), **options)
     design = features(p[:5])
     z = features.standardise(p[:5])
@@ -65,7 +65,7 @@ def test_local_columns_are_a_constant_and_the_offset_from_the_nearest_centre():
 
 def test_clipped_share():
     q = draw(100, 1)
-    options = {"clip": 1.0, "centres": 0, "full": True, "generator": torch.Generator().manual_seed(0)}
+    options = {"clip": 1.0, "centres": 0, "full": True, "tame": False, "generator": torch.Generator().manual_seed(0)}
     features = StackFeatures.of(Sample(q, q), **options)
     expected = ((q - q.mean()).abs() > q.std(correction=0)).double().mean()
     assert features.standardise.clipped(q) == float(expected)

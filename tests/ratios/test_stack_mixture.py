@@ -11,6 +11,11 @@ from vestige.ratios.stack.stack import Stack
 from vestige.store.codec import decode, encode
 
 
+def fast(**options):
+    """The preset whose models are those of the first edition: quick, and what this file is about."""
+    return Stack(**{**Stack.presets["fast"], **options})
+
+
 def draw(n, d, seed, mean=0.0, scale=1.0):
     return mean + scale * torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -80,15 +85,15 @@ def test_pairs_find_the_log_ratio_of_two_mixtures_and_survive_storage():
 
 def test_they_join_the_stack_in_many_dimensions_alone_and_help_there():
     p, q = draw(800, 40, 5), draw(800, 40, 6, mean=0.1, scale=0.85)
-    stack = Stack(min_steps=50, epochs=1, gap_warning=math.inf).fit(p, q)
+    stack = fast(min_steps=50, epochs=1, gap_warning=math.inf).fit(p, q)
     losses = stack.report_["held_out_loss_of_models"]
     assert len(losses) == 6
     assert min(losses[4:]) < min(losses[:4])  # a Gaussian a side is the truth, and needs few rows
-    private = Stack(min_steps=50, epochs=1, gap_warning=math.inf, standardise="model").fit(p, q)
+    private = fast(min_steps=50, epochs=1, gap_warning=math.inf, standardise="model").fit(p, q)
     assert private.pairs_ is None
     assert stack.pairs_ is not None
-    flat = Stack(min_steps=20, epochs=1).fit(p[:, :2], q[:, :2])
+    flat = fast(min_steps=20, epochs=1).fit(p[:, :2], q[:, :2])
     assert len(flat.report_["held_out_loss_of_models"]) == 4
-    warm = Stack(min_steps=50, epochs=1, gap_warning=math.inf)
+    warm = fast(min_steps=50, epochs=1, gap_warning=math.inf)
     warm.fit_from(stack, p, q)
     assert len(warm.report_["coefficients"]) == 6

@@ -32,7 +32,7 @@ def test_two_sets_of_one_law():
     assert found.p_value > 0.05
     assert found.conclusion.startswith("No difference between real and fake was found")
     assert found.divergences["js"].high < 0.01
-    assert found.diagnosis.ess_fraction > 0.95
+    assert found.diagnosis.ess_fraction > 0.9
     assert found.metrics["kid"].low < 0 < found.metrics["kid"].high
 
 
@@ -213,7 +213,7 @@ def test_a_part_that_is_lost_is_said_shown_and_makes_kl_a_lower_bound():
     found = compare(p, q, pair_rows=200)
     assert re.search("fake does not reach about (19|20|21) % of real[.]$", found.conclusion)
     assert found.diagnosis.verdict == "cannot reach part of the data"
-    assert (of_p[found.reach.outside_p] == 4).double().mean() > 0.95
+    assert (of_p[found.reach.outside_p] == 4).double().mean() > 0.9
     assert found.divergences["kl"].verdict == "at least"
     assert "does not reach about" in found.divergences["kl"].reason
     assert found.divergences["reverse_kl"].verdict == "ok"

@@ -39,6 +39,7 @@ class AnchorSamples:
     log_ratio: Float[Tensor, " n"]
     inherited: float  # variance that the weights carry, per unit variance of a term: 1/n_real, and earlier anchors
     gap: float  # KL of rows seen in training minus held-out KL, summed over the fits that led here
+    unlearnt: float = 0.0  # how much the KL still moved when rows were added, summed over these fits
 
     @property
     def ess(self) -> float:

@@ -45,7 +45,7 @@ from vestige.core.checks import declared, option
 from vestige.core.numerics import weighted_mean
 from vestige.ratios import LSIF, ULSIF, Bridge, FGANRatio, KLIEPNet, Logistic, Ratio, Stack
 from vestige.ratios.base import Sample
-from vestige.ratios.cross_fit import CrossFit, HeldOutFit, cross_fit
+from vestige.ratios.cross_fit import CrossFit, HeldOutFit, cross_fit, second_fit
 
 FittedRatio = Stack | CrossFit
 
@@ -60,6 +60,11 @@ ESTIMATORS: dict[str, Ratio | None] = {
     "fgan": FGANRatio(),
 }
 JUMP = Logistic(steps=300, skip="quadratic")
+
+
+def _moved(fit: HeldOutFit) -> float:
+    """The movement of the KL between the two fits, over the rows of p."""
+    return 0.0 if fit.fewer is None else float((fit.log_ratio_p - fit.fewer[0]).square().mean()) / 2
 
 
 def bridged(ratio: FittedRatio) -> bool:
@@ -86,16 +91,30 @@ class Anchored(Strategy[dict[int, TaskState]]):
     """Each task's first generated samples, weighted, take the place of its data ever after."""
 
     name: ClassVar[str] = "anchored"
+    version: ClassVar[int] = 2  # 2: five folds, models on tame coordinates, intervals from a second fit
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "fast": {"folds": 2, "epochs": 4, "warm_epochs": 1, "min_steps": 100, "decays": (0.5,)}
+        "fast": {
+            "folds": 2,
+            "epochs": 4,
+            "warm_epochs": 1,
+            "min_steps": 100,
+            "decays": (0.5,),
+            "wide": 0,
+            "rows_a_product": 100.0,
+            "second": False,
+        },
+        "lean": {"folds": 3, "wide": 0, "rows_a_product": 100.0, "second": False},
     }
-    folds: int = option(3, low=2)
+    folds: int = option(5, low=2)
     epochs: int = option(8, low=1)
     warm_epochs: int = option(4, low=1)
     min_steps: int = option(150, low=1)  # of the networks, however few the rows
     decays: tuple[float, ...] = option((0.01, 0.5), least=1)
     clip: float = option(4.5, above=0, below=math.inf)  # of standardised coordinates, in the stack and when balancing
-    rows_a_product: float = option(100.0, above=0, below=math.inf)
+    rows_a_product: float = option(20.0, above=0, below=math.inf)
+    wide: int = option(64, low=0)  # units of the networks on tame coordinates, in each layer
+    wide_epochs: int = option(30, low=1)
+    second: bool = option(True)  # fit once more on fewer rows, to tell what is not learnt yet
     relu: int = option(64, low=0)  # random features whose means the anchors take over from the data
     balance_ridge: float = option(1e-4, above=0, below=math.inf)
     moments: bool = option(True)  # False: no average over real rows is kept, neither as coordinates nor in weights
@@ -140,6 +159,9 @@ class Anchored(Strategy[dict[int, TaskState]]):
             found = cross_fit(other, sample, folds=self.folds, calibrated=True, seed=seed)
         else:
             found = self._stacked(p, q, p_weights, start, seed)
+            if self.second:
+                assert isinstance(found.ratio, Stack)
+                found = found._replace(fewer=second_fit(found.ratio, sample, rng.child_seed(seed, "fewer")))
         if not self.moments or float(weighted_mean(found.log_ratio_p, weights)) <= self.bridge_above:
             return found
         bridge = Bridge(JUMP, self.waymarks)
@@ -156,6 +178,8 @@ class Anchored(Strategy[dict[int, TaskState]]):
             decays=self.decays,
             clip=self.clip,
             rows_a_product=self.rows_a_product,
+            wide=self.wide,
+            wide_epochs=self.wide_epochs,
             gap_warning=math.inf,  # the chain gives its own verdict on the gap
             standardise="mixture" if self.moments else "model",
         )
@@ -171,9 +195,10 @@ class Anchored(Strategy[dict[int, TaskState]]):
         """The data is here, for the only time: fit log p/q_1 and weight the anchor samples."""
         fit = self.fit_step(p, q, None, None, seed)
         anchors = self.reweighted(p, None, q, fit.log_ratio_q, inherited=1 / len(p), gap=fit.gap, seed=seed)
+        anchors = replace(anchors, unlearnt=_moved(fit))
         # the data itself is averaged over; what the anchors are worth is said already, for the steps to come
         found = self.found(anchors, Points(fit.log_ratio_p, None, None), fit.log_ratio_q, fit)
-        return TaskState(anchors, (), fit.ratio), replace(found, inherited=0.0, moved=True)
+        return TaskState(anchors, (), fit.ratio), replace(found, inherited=0.0, unlearnt=0.0, moved=True)
 
     def advance(self, state: TaskState, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
         """Anchor samples against this step's."""
@@ -195,6 +220,8 @@ class Anchored(Strategy[dict[int, TaskState]]):
             anchored=points,
             running=points,
             bridged=bridged(fit.ratio),
+            fewer=fit.fewer,
+            unlearnt=anchors.unlearnt,
         )
 
     def reweighted(
@@ -261,9 +288,13 @@ class Keyframe(Anchored):
         log_ratio_q = torch.stack([step.log_ratio(q) for step in state.keys]).sum(0) + fit.log_ratio_q
         points = Points(key.log_ratio + fit.log_ratio_p, key.weights, key.log_ratio)
         found = self.found(key, points, log_ratio_q, fit)
-        found = replace(found, gap=key.gap + fit.gap, depth=len(state.keys) + 1)
+        fewer = (
+            None if fit.fewer is None else (key.log_ratio + fit.fewer[0], log_ratio_q + fit.fewer[1] - fit.log_ratio_q)
+        )
+        found = replace(found, gap=key.gap + fit.gap, depth=len(state.keys) + 1, fewer=fewer)
         if found.bridged or float(fit.log_ratio_p.mean()) <= self.threshold:
             return TaskState(key, state.keys, fit.ratio), found
         inherited = key.inherited + 1 / key.ess
         moved = self.reweighted(key.samples, key.weights, q, log_ratio_q, inherited=inherited, gap=found.gap, seed=seed)
+        moved = replace(moved, unlearnt=key.unlearnt + _moved(fit))
         return TaskState(moved, (*state.keys, fit.ratio), None), replace(found, moved=True)

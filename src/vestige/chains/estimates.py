@@ -1,5 +1,9 @@
 """From log-ratios to estimates: the value of each divergence, its error, its verdict, and what other ways give.
 
+Where a step was fitted twice, on all rows and on fewer, its values, intervals and verdicts are those of
+`divergences.learnt`, and the error of the anchors' weights is added on either side (`_carried`). What follows is for
+steps without a second fit.
+
 Two-sided forms on held-out log-ratios where there are anchor samples for p, Eq. 4 of CDRE where there are none. The
 standard error is the influence form of `divergences.estimate` for ratios that were learnt; the one-step form may move
 the value, and adds what it shows of the ratio's own error; and last comes the error of the anchors' weights:
@@ -47,11 +51,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from jaxtyping import Float
 from scipy.special import ndtri
-from torch import Tensor
 
 from vestige.chains.report import WAYS, ChainLimits, Task, TaskReport
 from vestige.chains.strategy import Points, TaskLogRatios
@@ -59,46 +61,12 @@ from vestige.core import Estimate
 from vestige.core.numerics import weighted_mean
 from vestige.ratios import divergences
 from vestige.ratios.divergences.estimate import Side
-from vestige.ratios.divergences.family import Map
+from vestige.ratios.divergences.learnt import Refit, one_step
 
 # Plain averages, whatever their tails: what one is worth is said by its tail index, not by a refusal.
 AS_IT_IS: dict[str, Any] = {"form": "eq4", "max_k": math.inf, "min_ess": 0.0, "on_refusal": "nan"}
 # The value of an average, and the tail index of its terms where there is one.
 Average = tuple[float, float | None]
-
-
-class OneStep(NamedTuple):
-    """The value of the form, and what it adds to the two-sided one: how much, how noisy, how heavy its tail."""
-
-    value: float
-    tail: float  # index of the added terms, on the heavier side
-    off: float  # one-step minus two-sided
-    noise: float  # sampling variance of `off`, the ratio taken as it is
-
-
-def one_step(name: str, p: Side, q: Side) -> OneStep:
-    """The form on held-out log-ratios of both sides."""
-    div = divergences.get(name)
-    dual = divergences.get(div.reverse).slope  # f(r) - r f'(r) is the slope of the reverse divergence at 1/r
-
-    def on_q(log_r: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-        return dual(-log_r)
-
-    value, off, noise, tails = 0.0, 0.0, 0.0, [-math.inf]
-    for side, map_, plain in zip((p, q), (div.slope, on_q), div.two_sided, strict=True):
-        apart = map_ if plain is None else _difference(map_, plain)
-        terms = apart(side.log_ratio)
-        value += float(side.weights @ map_(side.log_ratio))
-        off += float(side.weights @ terms)
-        if float(terms.max() - terms.min()) > 1e-9:  # of kl the difference is 1 on samples of p
-            noise += side.variance_of_mean(terms)
-            k = side.tail_index(apart, side.log_ratio)
-            tails += [] if k is None else [k]
-    return OneStep(value, max(tails), off, noise)
-
-
-def _difference(a: Map, b: Map) -> Map:
-    return lambda log_r: a(log_r) - b(log_r)
 
 
 def corrected(e: Estimate, p: Side, q: Side, *, tail: float) -> Estimate:
@@ -138,7 +106,7 @@ def report_of(
     for name in names:
         e = every[name]
         if e.known and reasons:
-            e = e.but(verdict="at least", reason="; ".join(reasons))
+            e = e.but(verdict="at least", reason="; ".join([*reasons, *([e.reason] if e.reason else [])]))
         ways = other_ways(name, found, running_from.get(name, math.nan), tail=limits.tail)
         estimates[name] = e.but(details={**e.details, "depth": found.depth, **ways})
         next_from[name] = ways["running"] if found.moved else running_from.get(name, math.nan)
@@ -167,9 +135,12 @@ def estimated(found: TaskLogRatios, names: Iterable[str], *, level: float, limit
     """The divergences of one task from its log-ratios."""
     if found.log_ratio_p is None:  # Eq. 4; its value is shown even where its tail makes it too small
         return divergences.estimates(names, found.log_ratio_q, samples="q", form="eq4", max_k=math.inf, level=level)
+    p, q = Side.of(found.log_ratio_p, found.p_weights), Side.of(found.log_ratio_q)
+    if found.fewer is not None:
+        out = divergences.learnt(names, p, q, Refit(p, q, *found.fewer), level=level)
+        return {name: _carried(e, p, found, limits) for name, e in out.items()} if found.p_weights is not None else out
     sides = found.log_ratio_q, found.log_ratio_p
     out = divergences.estimates(names, *sides, p_weights=found.p_weights, error="influence", level=level)
-    p, q = Side.of(found.log_ratio_p, found.p_weights), Side.of(found.log_ratio_q)
     for name, e in out.items():
         e = corrected(e, p, q, tail=limits.one_step_tail)
         if found.p_weights is not None and e.known:
@@ -178,13 +149,37 @@ def estimated(found: TaskLogRatios, names: Iterable[str], *, level: float, limit
     return out
 
 
+def _carried(e: Estimate, p: Side, found: TaskLogRatios, limits: ChainLimits) -> Estimate:
+    """With the error of the anchors' weights on either side: of the data they come from, and of what was not learnt.
+
+    Weights whose log-ratios are off by an average square of 2 m move the average of a term of deviation d by at most
+    d sqrt(2 m), and by less as they are balanced: by `limits.carried` of it.
+    """
+    if not e.known:
+        return e
+    if found.anchors_ess < limits.refused_ess * found.anchors:
+        return e.withdrawn(_worthless(e.name, found, limits))
+    slope = divergences.get(e.name).slope(p.log_ratio)
+    spread = float(weighted_mean((slope - weighted_mean(slope, p.weights)).square(), p.weights))
+    error = math.sqrt(e.std_error**2 + found.inherited * spread)
+    beyond = float(ndtri((1 + e.level) / 2)) * (error - e.std_error)
+    beyond += limits.carried * math.sqrt(2 * found.unlearnt * spread)
+    high = min(e.high + beyond, divergences.get(e.name).upper)
+    e = e.but(low=e.low - beyond, high=high, std_error=error)
+    if e.verdict == "ok" and beyond > limits.carried_most * max(e.value, 0.0) + 3 / found.anchors_ess:
+        return e.but(verdict="at least", reason="the weights of the anchor samples are not sure enough")
+    return e
+
+
+def _worthless(name: str, found: TaskLogRatios, limits: ChainLimits) -> str:
+    told = f"the {found.anchors} anchor samples are worth {found.anchors_ess:.1f}"
+    return f"The {name} cannot be estimated: {told} (at least {limits.refused_ess:.0%} is needed)."
+
+
 def _widened(name: str, e: Estimate, found: TaskLogRatios, limits: ChainLimits) -> Estimate:
     """With the error of the anchors' weights; refused where they are worth too little."""
     if found.anchors_ess < limits.refused_ess * found.anchors:
-        return e.withdrawn(
-            f"The {name} cannot be estimated: the {found.anchors} anchor samples are worth {found.anchors_ess:.1f} "
-            f"(at least {limits.refused_ess:.0%} is needed)."
-        )
+        return e.withdrawn(_worthless(name, found, limits))
     assert found.log_ratio_p is not None
     slope = divergences.get(name).slope(found.log_ratio_p)
     spread = weighted_mean((slope - weighted_mean(slope, found.p_weights)).square(), found.p_weights)
@@ -195,7 +190,7 @@ def reasons_of(found: TaskLogRatios, kl: Estimate, limits: ChainLimits) -> list[
     """Why the divergences are at least as large as the values, if they are; `kl` is that of `estimated`."""
     reasons = []
     error = kl.std_error if math.isfinite(kl.std_error) else 0.0
-    if found.gap > min(max(error, limits.gap_least), limits.gap_most):
+    if found.fewer is None and found.gap > min(max(error, limits.gap_least), limits.gap_most):
         reasons.append(f"overfitted by {found.gap:.2g} nats: more samples would help")
     if found.log_ratio_p is None:
         k = kl.details["pareto_k"]

@@ -1,8 +1,8 @@
 """What a step of a chain says: divergences per task and averaged (CDRE Eq. 13), each with error, worth and verdict.
 
 How values, errors and the other ways beside them (`eq4`, `running`, `anchored`) come about is said in `estimates`. The
-average over tasks adds errors as independent ones; tasks share no samples. The verdict is "at least" where bias rules
-and the interval cannot be trusted on its upper side: held-out log-ratios fall short of the truth on average.
+average over tasks adds errors of sampling as independent ones; tasks share no samples. The verdict is "at least" where
+bias rules and the interval cannot be trusted on its upper side: held-out log-ratios fall short of the truth on average.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class ChainLimits:
     one_step_tail: float = 0.2  # of what the one-step form adds; from 1/4 on the noise of that is not known
     slack: float = 1.2  # by which the error is more than that of an estimator without a flaw
     far: float = 10.0  # nats of kl beyond which p and q_t hardly overlap
+    carried: float = 0.25  # of the most that what was not learnt at arrival can move a value; the rest is balanced away
+    carried_most: float = 0.35  # of the value that the anchors' weights may add to either end
     apart: float = 2.0  # standard errors of kl by which the anchored value may exceed it where Eq. 4 is all there is
 
 
@@ -106,7 +108,8 @@ def disagreement(e: Estimate) -> float:
 def averaged(parts: Sequence[Estimate]) -> Estimate:
     """Eq. 13: the mean over tasks; NaN where a task was refused. The worst ESS, depth and verdict stand for all.
 
-    Errors and spreads add as independent ones; a way is heavy where that of a task is.
+    Errors and spreads add as independent ones. So do the low ends; what makes the high ends high, which is mostly what
+    was not learnt, may err to one side in every task, and adds up. A way is heavy where that of a task is.
     """
     first, k = parts[0], len(parts)
     told = [e for e in parts if e.verdict != "ok"]
@@ -121,10 +124,14 @@ def averaged(parts: Sequence[Estimate]) -> Estimate:
         "samples": first.details["samples"],
         "pareto_k": None,
     }
-    return Estimate.normal(
-        sum(e.value for e in parts) / k,
-        math.sqrt(sum(e.std_error**2 for e in parts)) / k,
+    value = sum(e.value for e in parts) / k
+    together = 1 if any("movement" in e.details for e in parts) else 2
+    return Estimate(
+        value,
+        value - math.sqrt(sum((e.value - e.low) ** 2 for e in parts)) / k,
+        value + sum((e.high - e.value) ** together for e in parts) ** (1 / together) / k,
         first.level,
+        math.sqrt(sum(e.std_error**2 for e in parts)) / k,
         n=sum(e.n or 0 for e in parts),
         ess=min(e.ess or 0.0 for e in parts),
         verdict=worst.verdict,

@@ -49,6 +49,8 @@ class TaskLogRatios:
     moved: bool = False  # whether the next step's `running` starts from this one
     bridged: bool = False  # whether the step was far, and its ratio the sum over waymarks
     members: Float[Tensor, "m n_q"] | None = None  # log_ratio_q of each member of an ensemble
+    fewer: tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]] | None = None  # both by a fit that saw fewer rows
+    unlearnt: float = 0.0  # movement of the KL that the anchors' weights rest on
 
 
 class Strategy(ABC, Generic[State]):

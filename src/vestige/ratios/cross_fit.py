@@ -6,12 +6,14 @@ may overshoot, and as the slope is never negative, an estimator that found nothi
 
 `cross_fit` is the plain case: all rows, the folds' mean for a new x. `held_out` is what two sets of any size are
 compared by: of very large ones a random part is fitted on, and the rows outside it, held out by nature, get the mean of
-the folds' log-ratios. A `Bootstrap` brings intervals with it: each row's come from an ensemble that has not seen it.
+the folds' log-ratios. The part is fitted once more with fewer folds, so that it can be told what is not learnt yet
+(`divergences.learnt`). A `Bootstrap` brings intervals with it: each row's come from an ensemble that has not seen it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,13 +29,15 @@ from vestige.ratios.auto import MANY_FEATURES, auto, look
 from vestige.ratios.base import Ratio, Sample
 from vestige.ratios.bootstrap import Bootstrap
 from vestige.ratios.calibration import Affine, held_out_figures, platt
+from vestige.ratios.divergences.estimate import Side
+from vestige.ratios.divergences.learnt import Refit
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.stack.stack import Stack, assign_folds
 
 # Rows of each side that a ratio is fitted on, and rows whose log-ratios are computed at once.
 FIT_ROWS = 20_000
 BLOCK = 8192
-FOLDS = 3
+FOLDS, FEWER_FOLDS = 3, 2
 # An estimator that is worse than a simple classifier by so much has missed what there is to see.
 BLIND_NATS = 0.05
 
@@ -92,6 +96,7 @@ class HeldOutFit(NamedTuple):
     log_ratio_p: Float[Tensor, " n_p"]
     log_ratio_q: Float[Tensor, " n_q"]
     gap: float
+    fewer: tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]] | None = None  # by a fit that saw fewer rows
 
 
 def cross_fit(estimator: Ratio, sample: Sample, *, folds: int, calibrated: bool, seed: int) -> HeldOutFit:
@@ -104,6 +109,15 @@ def cross_fit(estimator: Ratio, sample: Sample, *, folds: int, calibrated: bool,
     return HeldOutFit(CrossFit(found.fits, affine), affine(raw_p), affine(raw_q), affine.slope * found.gap)
 
 
+class Fewer(NamedTuple):
+    """Which rows were fitted on, and their held-out log-ratios by the second fit, which saw fewer of them."""
+
+    rows_p: Int[Tensor, " m_p"]
+    rows_q: Int[Tensor, " m_q"]
+    log_ratio_p: Float[Tensor, " m_p"]
+    log_ratio_q: Float[Tensor, " m_q"]
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """Calibrated held-out log p/q on the rows of both sides, and how they came about."""
@@ -114,6 +128,20 @@ class HeldOut:
     report: dict[str, Any]
     warnings: tuple[str, ...]
     blind: str | None  # why the log-ratios miss a difference that is plain to see
+    fewer: Fewer | None = None
+
+    def sides(self, q_weights: Float[Tensor, " n_q"] | None) -> tuple[Side, Side]:
+        """What divergences are estimated from."""
+        return Side.of(self.log_ratio_p), Side.of(self.log_ratio_q, q_weights)
+
+    def refit(self, q_weights: Float[Tensor, " n_q"] | None) -> Refit | None:
+        """The rows that were fitted on, by both fits."""
+        if self.fewer is None:
+            return None
+        weights = None if q_weights is None else q_weights[self.fewer.rows_q]
+        weights = None if weights is None else weights / weights.sum()
+        p, q = self.log_ratio_p[self.fewer.rows_p], self.log_ratio_q[self.fewer.rows_q]
+        return Refit(Side.of(p), Side.of(q, weights), self.fewer.log_ratio_p, self.fewer.log_ratio_q)
 
 
 def fitted_rows(n: int, weights: Float[Tensor, " n"] | None, most: int, seed: int, side: str) -> Int[Tensor, " m"]:
@@ -147,6 +175,7 @@ def held_out(
         warnings.simplefilter("always")
         ratio, why = choose(estimator, part, bootstrap)
         value_p, value_q, gap = _everywhere(ratio, whole, part, chosen, seed)
+        fewer = None if bootstrap else Fewer(*chosen, *second_fit(ratio, part, rng.child_seed(seed, "fewer")))
     w_p, w_q = whole.w_p, whole.w_q
     affine = platt(value_p[:, 0], value_q[:, 0], w_p, w_q)
     log_p, log_q = affine(value_p), affine(value_q)
@@ -167,7 +196,8 @@ def held_out(
         blind = f"a simple classifier does better than {type(ratio).__name__} (held-out log-loss {simple:.3f} against "
         blind += f"{figures['log_loss']:.3f})"
     told = tuple(dict.fromkeys(str(w.message) for w in caught))
-    return HeldOut(log_p[:, 0], log_q[:, 0], log_q[:, 1:] if log_q.shape[1] > 1 else None, report, told, blind)
+    interval = log_q[:, 1:] if log_q.shape[1] > 1 else None
+    return HeldOut(log_p[:, 0], log_q[:, 0], interval, report, told, blind, fewer)
 
 
 def choose(estimator: str | Ratio, sample: Sample, bootstrap: int) -> tuple[Ratio, str]:
@@ -207,6 +237,20 @@ def _everywhere(
         value[rows] = own
         values.append(value)
     return values[0], values[1], found.gap
+
+
+def second_fit(ratio: Ratio, sample: Sample, seed: int) -> tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]]:
+    """Calibrated held-out log-ratios of `ratio` when it is fitted on fewer rows: with FEWER_FOLDS folds."""
+    if isinstance(ratio, Stack):
+        fewer = dataclasses.replace(ratio, folds=FEWER_FOLDS, gap_warning=math.inf)
+        fewer.fit(sample.p, sample.q, p_weights=sample.p_weights, q_weights=sample.q_weights, seed=seed)
+        value_p, value_q = fewer.held_out_p_, fewer.held_out_q_
+    else:
+        folds = torch.arange(len(sample.p)) % FEWER_FOLDS, torch.arange(len(sample.q)) % FEWER_FOLDS
+        found = fold_by_fold(ratio, sample, folds=folds, seed=seed)
+        value_p, value_q = found.value_p[:, 0], found.value_q[:, 0]
+    affine = platt(value_p, value_q, sample.w_p, sample.w_q)
+    return affine(value_p), affine(value_q)
 
 
 def evaluate(fit: Ratio, x: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:

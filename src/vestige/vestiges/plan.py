@@ -31,6 +31,7 @@ MANY_FEATURES, COMPONENTS = 256, 64
 PAIR_OPERATIONS = 2e10
 LEAST_ROWS = 1000  # below this a memory budget cuts nothing more
 FEWEST_ROWS = 6  # that a ratio can be cross-fitted on
+LOOKED_ROWS = 100_000  # of either side, whose log-ratios a comparison averages
 BLOCK = 8192  # rows that are copied at once
 
 
@@ -85,7 +86,8 @@ def _bytes(n_p: int, n_q: int, d: int, k: int, rows: int, pair_rows: int) -> flo
 def _operations(n_p: int, n_q: int, d: int, k: int, rows: int, pair_rows: int) -> float:
     """Additions and multiplications, weighed by how far each part stays below the speed of a plain product."""
     fitted = min(rows, n_p) + min(rows, n_q)
-    ratio = fitted * (4e6 + 3e4 * k) + (n_p + n_q) * (4e4 + 1.2e4 * k) + (40.0 * fitted * d * k if k < d else 0)
+    looked = min(LOOKED_ROWS, n_p) + min(LOOKED_ROWS, n_q) if pair_rows else n_p + n_q  # every row is weighed
+    ratio = fitted * (1.8e7 + 1e5 * k) + looked * (4e5 + 4e4 * k) + (40.0 * fitted * d * k if k < d else 0)
     if not pair_rows:
         return ratio
     pairs = 3 * 3.0 * (min(pair_rows, n_p) + min(pair_rows, n_q)) ** 2 * (d + 60)

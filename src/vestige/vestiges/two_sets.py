@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,16 +19,15 @@ from torch import Tensor
 
 from vestige.core import Estimate, NotEstimable, checks
 from vestige.core.checks import ArrayLike
-from vestige.core.numerics import log_mean_exp
 from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, HeldOut, held_out
-from vestige.ratios.divergences import FAMILY, estimates
+from vestige.ratios.divergences import FAMILY, learnt
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable, verdict
 from vestige.ratios.weights import Diagnosis, diagnose
-from vestige.vestiges.lines import METRICS, PAIR_ROWS, metric_estimates
+from vestige.vestiges.lines import METRICS, PAIR_ROWS, metric_estimates, some_rows
 from vestige.vestiges.no_difference import p_value
-from vestige.vestiges.plan import Plan, cautious, plan, projected
+from vestige.vestiges.plan import LOOKED_ROWS, Plan, cautious, plan, projected
 
 # Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
 SCALE_GAP = 100.0
@@ -36,15 +35,6 @@ SCALE_GAP = 100.0
 CLIP = 5.0
 # In-sample less held-out KL, from which bias is to be feared: this share of the held-out one, or so many nats.
 GAP_SHARE, GAP_NATS = 0.2, 0.1
-# Unbounded divergences and the sides whose mean ratio must be within this factor of one.
-RULED_BY: dict[str, tuple[str, ...]] = {
-    "kl": ("fake",),
-    "pearson_chi2": ("fake",),
-    "reverse_kl": ("real",),
-    "neyman_chi2": ("real",),
-    "jeffreys": ("fake", "real"),
-}
-MEAN_FACTOR = 2.0
 # A standard error above this is not small.
 NOISE_NATS = 0.1
 # The level of the test, and the words for how often a classifier tells the two apart on rows it has not seen.
@@ -90,7 +80,8 @@ def compare(
     """Every divergence and metric of the model's rows `q` (weighted on request) against the data `p`.
 
     `standardise` scales the features of the metrics by the mean and deviation of `p`; ratios do so by themselves. A
-    ratio is fitted on at most `rows` rows a side; metrics that cost pairs of rows see at most `pair_rows`. Both are
+    ratio is fitted on at most `rows` rows a side, and divergences are averages over at most LOOKED_ROWS of them, drawn
+    at random; metrics that cost pairs of rows see at most `pair_rows`. `rows` and `pair_rows` are
     lowered where `memory` bytes (None: half of what is free) would not do. `on_plan` is told the cost before the work
     begins, `on_step` the name of each part. Of more than 256 features a ratio that is not named sees 64 principal
     components, and divergences are "at least".
@@ -104,17 +95,21 @@ def compare(
     on_plan(planned)
     on_step("ratio")
     seen_p, seen_q, told = projected(x, y, planned, estimator, seed)
-    found = held_out(seen_p, seen_q, q_weights=weights, estimator=estimator, rows=planned.rows, seed=seed)
-    reached = reach(seen_p, seen_q, found.log_ratio_p, found.log_ratio_q, q_weights=weights, level=level, seed=seed)
-    divergences = _divergences(found, weights, level, reached)
+    kept = [some_rows(len(side), LOOKED_ROWS, seed, f"looked at {name}") for side, name in ((x, "p"), (y, "q"))]
+    seen_p, seen_q = seen_p[kept[0]], seen_q[kept[1]]
+    worth = None if weights is None else weights[kept[1]] / weights[kept[1]].sum()
+    found = held_out(seen_p, seen_q, q_weights=worth, estimator=estimator, rows=planned.rows, seed=seed)
+    reached = reach(seen_p, seen_q, found.log_ratio_p, found.log_ratio_q, q_weights=worth, level=level, seed=seed)
+    reached = replace(reached, outside_p=kept[0][reached.outside_p], outside_q=kept[1][reached.outside_q])
+    divergences = _divergences(found, worth, level, reached)
     if told:
         divergences = {name: _at_least(estimate, told) for name, estimate in divergences.items()}
         warnings += (told,)
     figures = {key: found.report["held_out"][key] for key in ("accuracy", "log_loss", "ece")}
-    log_weights = found.log_ratio_q if weights is None else found.log_ratio_q + (weights * len(y)).log()
+    log_weights = found.log_ratio_q if worth is None else found.log_ratio_q + (worth * len(worth)).log()
     diagnosis = reachable(cautious(diagnose(log_weights, **figures), told), reached)
     on_step("test")
-    tested = p_value(seen_p, seen_q, weights, rows=planned.rows, projected=bool(told), seed=seed)
+    tested = p_value(seen_p, seen_q, worth, rows=planned.rows, projected=bool(told), seed=seed)
     if standardise:
         x, y, clipped = _standardised(x, y)
         warnings += clipped
@@ -131,7 +126,9 @@ def compare(
 
 def _at_least(estimate: Estimate, told: str) -> Estimate:
     """A divergence of a projection is at most that of the rows."""
-    return estimate.but(verdict="at least", reason=told) if estimate.verdict == "ok" else estimate
+    if not estimate.known:
+        return estimate
+    return estimate.but(verdict="at least", reason="; ".join(filter(None, (told, estimate.reason))))
 
 
 def _without_constants(
@@ -176,31 +173,16 @@ def _divergences(
     found: HeldOut, weights: Float[Tensor, " n_q"] | None, level: float, reached: Reach | None = None
 ) -> dict[str, Estimate]:
     """The whole family from held-out log-ratios; what they, or what they reach, cannot carry is refused."""
-    options: dict[str, Any] = {"q_weights": weights, "error": "influence", "level": level}
-    every = estimates(FAMILY, found.log_ratio_q, found.log_ratio_p, **options)
-    means = {
-        "fake": float(log_mean_exp(found.log_ratio_q, weights).exp()),  # E_q[r]
-        "real": float(log_mean_exp(-found.log_ratio_p).exp()),  # E_p[1/r]
-    }
-    checked = {name: _checked(estimate, means, found.blind) for name, estimate in every.items()}
+    every = learnt(FAMILY, *found.sides(weights), found.refit(weights), level=level)
+    checked = {name: _checked(estimate, found.blind) for name, estimate in every.items()}
     return checked if reached is None else {name: verdict(name, one, reached) for name, one in checked.items()}
 
 
-def _checked(estimate: Estimate, means: dict[str, float], blind: str | None) -> Estimate:
-    """Refuse a value that is smaller than its own error, where that is not small, and one that rests on extrapolation.
-
-    An unbounded divergence is ruled by the log-ratio where one side has hardly any rows, which a fit cannot see. The
-    mean of r over the other side, which should be one, tells.
-    """
-    told = ""
-    if estimate.std_error > NOISE_NATS and estimate.std_error > abs(estimate.value):
+def _checked(estimate: Estimate, blind: str | None) -> Estimate:
+    """Refuse a value that is smaller than its own error, where that is not small, and one of a ratio that is blind."""
+    told = blind or ""
+    if not told and estimate.std_error > NOISE_NATS and estimate.std_error > abs(estimate.value):
         told = f"its standard error of {estimate.std_error:.2g} is larger than its value"
-    for side in RULED_BY.get(estimate.name, ()):
-        if not 1 / MEAN_FACTOR <= means[side] <= MEAN_FACTOR:
-            missed, ratio = ("real", "r") if side == "fake" else ("fake", "1/r")
-            told = f"{side} rows are too rare where {missed} rows are (the mean of {ratio} over them is "
-            told += f"{means[side]:.2g} and should be 1)"
-    told = blind or told
     if not (estimate.known and told):
         return estimate
     return estimate.withdrawn(f"The {estimate.name} cannot be estimated from these samples: {told}.")

@@ -186,7 +186,7 @@ class BeyondMatrix(Experiment[BeyondMatrixConfig]):
 
     def run(self, config: BeyondMatrixConfig, seed: int, on_progress: OnProgress) -> Record:
         """One generator through its stream, with a chain and an oracle beside it."""
-        stage, chain = ForgettingStage(config, seed), Chain(names=("kl",))
+        stage, chain = ForgettingStage(config, seed), Chain(names=("kl",), preset="lean")
         matrices = {side: torch.full((config.tasks,) * 2, math.nan, dtype=torch.float64) for side in SIDES}
         alone = torch.zeros(config.tasks, dtype=torch.float64)
         verdicts: dict[str, str] = {}
@@ -269,7 +269,7 @@ def labelled(stream: str, generator: float) -> str:
 
 def _fresh(real: Tensor, model: ArrayLike, seed: int) -> float:
     """The first step of a new chain: the estimator with the data at hand."""
-    chain = Chain(names=("kl",))
+    chain = Chain(names=("kl",), preset="lean")
     chain.step(real={1: real}, model={1: model}, seed=seed)
     return kl_of(chain, 1)[0]
 

@@ -62,7 +62,7 @@ DriftFollower = Callable[[int], DriftReading]
 
 def chained(bed: Drift, strategy: str, n: int, seed: int, **options: Any) -> DriftFollower:  # noqa: ANN401 - the chain's own
     """A chain of its own; to be called with every t in turn. Where the paper's chain diverges, NaN and a word."""
-    chain = Chain(strategy, names=NAMES, **options)
+    chain = Chain(strategy, names=NAMES, preset=None if strategy == "every-step" else "lean", **options)
 
     def follow(t: int) -> DriftReading:
         try:
@@ -92,7 +92,7 @@ def oracle(bed: Drift, n: int, seed: int) -> DriftFollower:
     """Keeps the data: every step is the first of a new chain."""
 
     def follow(t: int) -> DriftReading:
-        chain = Chain(names=NAMES)
+        chain = Chain(names=NAMES, preset="lean")
         real: dict[str | int, ArrayLike] = {i: bed.real(i, n, seed) for i in bed.tasks(t)}
         chain.step(real=real, model={i: bed.model(t, i, n, seed) for i in bed.tasks(t)}, seed=seed)
         return _averages(chain)

@@ -67,7 +67,7 @@ def estimated(
         ratio = KLIEPNet(**KLIEP[kliep]).fit(p, q, seed=seed)
         log_ratios, sides = (ratio.log_ratio(q.double()), None), {"samples": "q", "form": "eq4"}
     else:
-        stack = Stack().fit(p, q, seed=seed)
+        stack = Stack(**Stack.presets["fast"]).fit(p, q, seed=seed)
         log_ratios, sides = (stack.held_out_q_, stack.held_out_p_), {"error": "influence"}
     plain = divergences.estimates(names, *log_ratios, **sides, max_k=math.inf, min_ess=0.0)
     strict = divergences.estimates(names, *log_ratios, **sides)

@@ -136,7 +136,7 @@ class GeneratorFollower:
     def begin(self) -> None:
         """Nothing is followed yet."""
         options: dict[str, Any] = {"estimator": self.config.estimator, "min_samples": self.config.min_rows}
-        self.chain = Chain(names=(WATCHED,), bridge_above=NEVER, **options)
+        self.chain = Chain(preset="lean", names=(WATCHED,), bridge_above=NEVER, **options)
         self.encoders: dict[int, FrozenEncoder] = {}  # by number of arrival
         self.arrival_, self.barred_, self.refused_ = {}, {}, {}
 

@@ -6,6 +6,7 @@
 from vestige.ratios.divergences.estimate import estimate, estimates
 from vestige.ratios.divergences.family import FAMILY, NAMES, FDivergence, alpha, get
 from vestige.ratios.divergences.gaussian import Gaussian, gaussian_divergence
+from vestige.ratios.divergences.learnt import learnt
 from vestige.ratios.divergences.variational import BREGMAN, bregman_divergence, bregman_loss, donsker_varadhan, f_bound
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "f_bound",
     "gaussian_divergence",
     "get",
+    "learnt",
 ]

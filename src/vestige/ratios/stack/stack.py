@@ -1,12 +1,14 @@
 """The cross-fitted stack: several models of log p/q, each judged on rows that it has not seen, joined by a logistic.
 
-Every model minimises the logistic loss with p and q at half of the mass each, so its logit is log p/q for any sizes
-and weights. They are (1) a ridge logistic on phi = [1, z, products of z]; (2) the same with a constant and a slope of
-its own around each k-means centre of q; (3, 4) phi . a + MLP(z), lightly and strongly decayed; and, where rows are too
-few for all products, (5, 6) a Gaussian and a mixture of Gaussians for either side (`mixture`). Each fails
-somewhere: a quadratic on two modes, local slopes and light decay in many dimensions, networks on tails that a quadratic
-fits, mixtures on what is no mixture. Each is fitted on every choice of all folds but one; the held-out log-ratios are
-stacked by a logistic with coefficients in [0, stack_top] and a ridge towards their mean (Wolpert 1992; Breiman 1996; a
+Every model minimises the logistic loss with p and q at half of the mass each, so its logit is log p/q for any sizes and
+weights. They are (1) a ridge logistic on phi = [1, z, products of z]; (2) the same with a constant and a slope of its
+own around each k-means centre of q; (3, 4) phi . a + MLP(z), lightly and strongly decayed; where rows are too few for
+all products, (5, 6) a Gaussian and a mixture of Gaussians for either side (`mixture`); and on tame coordinates
+(`marginals`) (7, 8) two wide networks (`wide`), one smooth, one deep and quick that finds fine structure, (9, 10)
+additive logistics with screened products and (11, 12) Gaussians with full covariances (`curves`). Each fails somewhere:
+a quadratic on two modes, local slopes and light decay in many dimensions, networks on tails that a quadratic fits,
+mixtures on what is no mixture. Each is fitted on every choice of all folds but one; the held-out log-ratios are stacked
+by a logistic with coefficients in [0, stack_top] and a ridge towards their mean (Wolpert 1992; Breiman 1996; a
 coefficient sum below one shrinks what none of them could confirm: with p = q nothing is left). A new x gets the average
 over folds.
 
@@ -17,7 +19,7 @@ those who may not keep even that. Centres are k-means centres of q alone, so no 
 
 `held_out_p_` and `held_out_q_` are the held-out log-ratios of the training rows; divergences are estimated from these.
 `gap_`, the KL of rows seen in training minus the held-out KL, tells of memorising; beyond `gap_warning` nats the fit
-warns, because bias then rules the error. Neither is saved. Of p, means and deviations over many rows are kept.
+warns, because bias then rules the error. None of these is saved. Of p, means and deviations over many rows are kept.
 
 `fit_from(previous, ...)` starts at a fitted stack: its coordinates, centres, folds and parameters, and `warm_epochs`.
 Rows of p keep their fold if their number and order stay, so that fixed, weighted anchor samples stay held out. The
@@ -30,6 +32,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -44,8 +47,11 @@ from vestige.core.checks import ArrayLike, option
 from vestige.core.numerics import weighted_mean
 from vestige.ratios.base import Ratio, Sample
 from vestige.ratios.newton import Design, NewtonFit, logistic_loss, newton_logistic
+from vestige.ratios.stack.curves import MOST_KNOTS, Additive, Quadratics, additive_logistic, gaussian_pairs
+from vestige.ratios.stack.marginals import Marginals, Tame
 from vestige.ratios.stack.mixture import Pairs, k_means, nearest
 from vestige.ratios.stack.nets import JointNets, StackSchedule, train
+from vestige.ratios.stack.wide import WideNets, WideSchedule, train_wide
 from vestige.ratios.standardise import Standardiser, design, mixture_standardiser, quadratic_form
 
 # Rows that each centre asks for, a coordinate. Centres are means of rows of q, held-out ones too, and betray them where
@@ -102,16 +108,26 @@ class StackFeatures:
     standardise: Standardiser
     centres: Float[Tensor, "k d"]
     full: bool
+    marginals: Marginals | None  # None: no model sees tame coordinates
 
     @classmethod
     def of(
-        cls, sample: Sample, *, clip: float, centres: int, full: bool, generator: torch.Generator, by: str = "mixture"
+        cls,
+        sample: Sample,
+        *,
+        clip: float,
+        centres: int,
+        full: bool,
+        tame: bool,
+        generator: torch.Generator,
+        by: str = "mixture",
     ) -> StackFeatures:
-        """Learn shift, scale and centres."""
-        standardise = mixture_standardiser(sample, p_share=0.0 if by == "model" else 0.5, clip=clip)
+        """Learn shift, scale and centres, and the maps of the columns where models want them `tame`."""
+        p_share = 0.0 if by == "model" else 0.5
+        standardise = mixture_standardiser(sample, p_share=p_share, clip=clip)
         z = standardise(sample.q)
         found = k_means(z, sample.w_q, centres, generator=generator) if centres > 1 else z[:0]
-        return cls(standardise, found.clone(), full)
+        return cls(standardise, found.clone(), full, Marginals.of(sample, p_share=p_share) if tame else None)
 
     def __call__(self, x: Float[Tensor, "n d"]) -> Design:
         """phi, the nearest centre of each row and, where there are centres, [1, z - centre]."""
@@ -124,17 +140,60 @@ class StackFeatures:
         return Design(phi, group, local, len(self.centres))
 
 
+@dataclass(frozen=True, eq=False)
+class TameModels:
+    """The models on tame coordinates: wide networks, additive logistics and Gaussians, all folds of each."""
+
+    wide: tuple[WideNets, ...]
+    additive: tuple[Additive, ...]
+    gaussians: tuple[Quadratics, ...]
+
+    @classmethod
+    def fit(
+        cls,
+        tame: Tame,
+        n_p: int,
+        trained: Float[Tensor, "folds n"],
+        schedules: tuple[WideSchedule, ...],
+        *,
+        ridge: float,
+        generative: bool,
+        seed: int,
+    ) -> TameModels:
+        """Each fold's models under its own weights; Gaussians of p, which keep its moments, only if `generative`."""
+        wide = tuple(
+            train_wide(torch.cat(tame, 1), n_p, trained, schedule, generator=rng.fork(seed, "wide", i))
+            for i, schedule in enumerate(schedules)
+        )
+        with_distance = torch.cat([tame.rank, tame.distance], 1)
+        additive = (
+            additive_logistic(tame.rank, n_p, trained, knots=0, ridge=ridge),
+            additive_logistic(with_distance, n_p, trained, knots=MOST_KNOTS, ridge=ridge),
+        )
+        coordinates = (tame.rank, tame.arcsinh) if generative else ()
+        return cls(wide, additive, tuple(gaussian_pairs(u, n_p, trained) for u in coordinates))
+
+    def log_ratio(self, tame: Tame) -> list[Float[Tensor, "folds n"]]:
+        """log p/q by each model, in every fold."""
+        gaussians = [pair(u) for pair, u in zip(self.gaussians, tame, strict=False)]
+        every, with_distance = torch.cat(tame, 1), torch.cat([tame.rank, tame.distance], 1)
+        additive = [model(u) for model, u in zip(self.additive, (tame.rank, with_distance), strict=True)]
+        return [*(nets.predict(every) for nets in self.wide), *additive, *gaussians]
+
+
 @dataclass(eq=False)
 class Stack(Ratio):
     """Cross-fitted models, stacked. The fields are the recipe; the defaults are measured."""
 
-    version: ClassVar[int] = 2  # 2: fewer centres where rows are few for their number of features
+    # 2: fewer centres where rows are few for their number of features; 3: models on tame coordinates, five folds
+    version: ClassVar[int] = 3
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"fast": {"folds": 3, "wide": 0, "rows_a_product": 100.0}}
 
-    folds: int = option(3, low=2)
+    folds: int = option(5, low=2)
     clip: float = option(4.5, above=0)  # of standardised coordinates
     centres: int = option(16, low=0)  # at most; at most centre_budget / d; one for each 20 rows, and 8 a coordinate
     centre_budget: int = option(1024, low=0)
-    rows_a_product: float = option(100.0, above=0)  # all products z_i z_j where each has so many rows, else squares
+    rows_a_product: float = option(20.0, above=0)  # all products z_i z_j where each has so many rows, else squares
     ridge: float = option(0.15, above=0)  # in pseudo-rows for each column of phi: the more columns, the less each says
     hidden: int = option(32, low=1)
     decays: tuple[float, ...] = option((0.01, 0.5), low=0)
@@ -147,6 +206,8 @@ class Stack(Ratio):
     min_steps: int = option(150, low=1)
     max_steps: int = option(4000, low=1)
     keep: float = option(0.5, low=0, high=1)  # of the previous networks at a warm start; the rest is fresh
+    wide: int = option(64, low=0)  # units in either layer of the networks on tame coordinates; 0: no models there
+    wide_epochs: int = option(30, low=1)
     stack_ridge: float = option(1e-4, low=0)
     stack_top: float = option(2.0, above=0)
     gap_warning: float = 0.1
@@ -158,6 +219,7 @@ class Stack(Ratio):
     blocks_: Tensor = field(init=False, repr=False)  # folds k 1+d
     nets_: JointNets = field(init=False, repr=False)
     pairs_: Pairs | None = field(init=False, repr=False)
+    tame_: TameModels | None = field(init=False, repr=False)
     coefficients_: Tensor = field(init=False, repr=False)
     fold_seed_: int = field(init=False, repr=False)
 
@@ -196,7 +258,8 @@ class Stack(Ratio):
             self.features_ = previous.features_
         else:
             self.features_ = StackFeatures.of(sample, generator=rng.fork(seed, "centres"), **self._sizes(d, ess))
-        seen = self.features_(torch.cat([sample.p, sample.q]))
+        x = torch.cat([sample.p, sample.q])
+        seen = self.features_(x)
         fold, weights = torch.cat(assigned), torch.cat([w_p, w_q])
         sign = torch.cat([torch.ones_like(w_p), -torch.ones_like(w_q)])
         trained = torch.stack([torch.where(fold == f, 0.0, weights) for f in range(folds)])
@@ -208,7 +271,12 @@ class Stack(Ratio):
         if not self.features_.full and self.standardise == "mixture":
             before = previous.pairs_ if previous else None
             self.pairs_ = Pairs.fit(seen.phi[:, 1 : 1 + d], n_p, trained, self.features_.centres, before)
-        every = self._models(seen)
+        self.tame_ = None
+        if self.features_.marginals is not None:
+            options: dict[str, Any] = {"ridge": self.ridge, "generative": self.standardise == "mixture", "seed": seed}
+            tame = self.features_.marginals(x)
+            self.tame_ = TameModels.fit(tame, n_p, trained, self._schedules(), **options)
+        every = self._models(seen, x)
         held_out = held_out_of(every, fold)
         self.coefficients_ = combine(held_out, sign, weights, ridge=self.stack_ridge, top=self.stack_top)
         outside = held_out @ self.coefficients_
@@ -238,7 +306,7 @@ class Stack(Ratio):
         """What `StackFeatures.of` is to learn from rows worth `ess` of `d` features."""
         full = quadratic_form(d, ess, self.rows_a_product) == "full"
         centres = min(self.centres, self.centre_budget // d, int(ess) // max(20, ROWS_A_COORDINATE * d))
-        return {"clip": self.clip, "centres": centres, "full": full, "by": self.standardise}
+        return {"clip": self.clip, "centres": centres, "full": full, "tame": self.wide > 0, "by": self.standardise}
 
     def _fit_newton(self, seen: Design, sign: Tensor, trained: Tensor, previous: Stack | None) -> list[NewtonFit]:
         """Models 1 and 2 of every fold; without centres there is no model 2."""
@@ -271,14 +339,24 @@ class Stack(Ratio):
         train(self.nets_, phi, n_p, trained, schedule, generator=rng.fork(seed, "batches"))
         return steps
 
-    def _models(self, seen: Design) -> Float[Tensor, "folds models n"]:
+    def _schedules(self) -> tuple[WideSchedule, ...]:
+        """Of the wide networks: one that is smooth, and one that is deep and quick."""
+        return (
+            WideSchedule((self.wide, self.wide), 3e-3, 1.0, self.wide_epochs),
+            WideSchedule((self.wide, self.wide, self.wide), 1e-2, 3.0, 2 * self.wide_epochs),
+        )
+
+    def _models(self, seen: Design, x: Float[Tensor, "n d"]) -> Float[Tensor, "folds models n"]:
         models = [self.plain_ @ seen.phi.mT]
         if len(self.local_):
             models.append(torch.stack([seen.logit(*fit) for fit in zip(self.local_, self.blocks_, strict=True)]))
         nets = self.nets_.predict(seen.phi)
         z = seen.phi[:, 1 : 1 + self.features_.centres.shape[1]]
         generative = [] if self.pairs_ is None else self.pairs_.log_ratio(z)
-        return torch.stack([*models, *nets.unflatten(0, (-1, len(self.plain_))), *generative], 1)
+        models += [*nets.unflatten(0, (-1, len(self.plain_))), *generative]
+        if self.tame_ is not None and self.features_.marginals is not None:
+            models += self.tame_.log_ratio(self.features_.marginals(x))
+        return torch.stack(models, 1)
 
     def _warn(self) -> None:
         if self.gap_ > self.gap_warning:
@@ -288,4 +366,4 @@ class Stack(Ratio):
             warnings.warn("Newton's method of Stack did not converge; raise 'ridge'.", VestigeWarning, stacklevel=4)
 
     def _log_ratio(self, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-        return self.coefficients_ @ self._models(self.features_(x)).mean(0)
+        return self.coefficients_ @ self._models(self.features_(x), x).mean(0)
