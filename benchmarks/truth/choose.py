@@ -29,7 +29,6 @@ WIDEST, LEAST_ROWS = 0.35, 3.0
 UPPER = {"js": math.log(2), "hellinger2": 1.0}
 # How the reason begins that the rule itself gives for "at least".
 BY_RULE = "more rows would still change"
-SOURCES = ("zoo", "drift")
 
 
 class Case(NamedTuple):
@@ -76,8 +75,8 @@ def interval(case: Case, root: float, times: float) -> Interval:
 
 
 def cases(edition: str = "after") -> list[Case]:
-    """Of the stored results, those that the constants decide on."""
-    return [case for source in SOURCES for case in of_rows(results.read(source, edition))]
+    """Of the stored results of the zoo, those that the constants decide on."""
+    return of_rows(results.read("zoo", edition))
 
 
 def of_rows(rows: Iterable[results.Row]) -> list[Case]:
