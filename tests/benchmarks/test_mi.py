@@ -128,7 +128,7 @@ def test_the_limit_of_steps_keeps_to_the_seconds_and_to_whole_tests():
 
 
 def test_what_is_committed_is_whole():
-    """Values are positive numbers or say why they are not there, and belong to a task with a truth."""
+    """A cell has a value or says why it has none, and belongs to a task with a truth."""
     results = mi.read()
     for cells in results["cells"].values():
         for task, cell in cells.items():
