@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.zoo import FAMILIES, ZOO, truth
+from benchmarks.zoo import FAMILIES, ZOO, truth, unseen
 from benchmarks.zoo.drifts import DRIFTS
 from benchmarks.zoo.pair import KEYS
 
@@ -20,14 +20,16 @@ def main() -> None:
     )
     prefix = parser.parse_args().truth
     every = ZOO | {step.name: step for drift in DRIFTS.values() for step in drift.steps}
+    every |= unseen.PAIRS | {step.name: step for drift in unseen.DRIFTS.values() for step in drift.steps}
     if prefix is not None:
         truth.write(every, prefix)
         return
-    print(f"{'pair':30s}{'family':12s}{'d':>4s}" + "".join(f"{key:>12s}" for key in KEYS) + "   largest s.e.")
+    print(f"{'pair':42s}{'family':14s}{'d':>4s}" + "".join(f"{key:>12s}" for key in KEYS) + "   largest s.e.")
     for name, pair in every.items():
         cells = "".join(f"{value:12.5f}" for value in pair.truth().values())
-        print(f"{name:30s}{pair.family:12s}{pair.d:4d}{cells}   {max(pair.standard_errors().values()):.1e}")
+        print(f"{name:42s}{pair.family:14s}{pair.d:4d}{cells}   {max(pair.standard_errors().values()):.1e}")
     print(f"{len(ZOO)} pairs in {len(FAMILIES)} families, {len(DRIFTS)} drifts (NAME@step)")
+    print(f"unseen: {len(unseen.PAIRS)} pairs, {len(unseen.DRIFTS)} drifts")
 
 
 if __name__ == "__main__":

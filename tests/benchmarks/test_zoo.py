@@ -8,14 +8,15 @@ from functools import cache
 
 import numpy as np
 import pytest
-from benchmarks.zoo import FAMILIES, ZOO, truth
-from benchmarks.zoo.drifts import DRIFTS
+from benchmarks.zoo import FAMILIES, ZOO, truth, unseen
+from benchmarks.zoo.drifts import DRIFTS, STEPS
 from benchmarks.zoo.maps import asinh, cdf, half_cube, shear, sinh, spiral
 from benchmarks.zoo.pair import DIVERGENCES, KEYS, TRUTH, copies, product, stored, swapped
 from scipy import special, stats
 from scipy.special import expit, log_expit
 
 EVERY = ZOO | {step.name: step for drift in DRIFTS.values() for step in drift.steps}
+EVERY |= unseen.PAIRS | {step.name: step for drift in unseen.DRIFTS.values() for step in drift.steps}
 N = 2000
 SIGMAS = 5  # of each of about 4000 comparisons
 
@@ -241,7 +242,8 @@ def test_the_zoo_needs_numpy_and_scipy_alone():
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
-            assert all(name.split(".")[0] in allowed for name in names), path.name
+            more = {"sklearn"} if path.name == "unseen.py" else set()  # the tables that it smooths
+            assert all(name.split(".")[0] in allowed | more for name in names), path.name
             assert all(name.startswith("benchmarks.zoo") for name in names if name.startswith("benchmarks")), path.name
 
 
@@ -265,3 +267,27 @@ def test_drifts(name):
         assert js[2] > js[1] > js[0]
     else:
         assert js == sorted(set(js))
+
+
+def test_the_unseen_set_is_wide_and_no_part_of_the_zoo():
+    assert not set(unseen.PAIRS) & set(ZOO)
+    assert not set(unseen.DRIFTS) & set(DRIFTS)
+    assert all(name.startswith("unseen-") for name in (*unseen.PAIRS, *unseen.DRIFTS))
+    kinds = {pair.family for pair in unseen.PAIRS.values()}
+    assert len(kinds) >= 10
+    assert not kinds & set(FAMILIES)
+    known = [pair.truth()["kl"] for pair in unseen.PAIRS.values()]
+    assert 2 * len(known) + 6 * len(unseen.DRIFTS) >= 100  # cells
+    assert {0.0, math.inf} < set(known)
+    assert max(filter(math.isfinite, known)) > 1.5
+    errors = [(pair.standard_errors()[key], pair.truth()[key]) for pair in unseen.PAIRS.values() for key in DIVERGENCES]
+    assert all(error <= 0.003 * value for error, value in errors)
+
+
+@pytest.mark.parametrize("name", unseen.DRIFTS)
+def test_unseen_drifts_keep_p(name):
+    drift = unseen.DRIFTS[name]
+    assert len(drift.steps) == STEPS
+    first = drift.draw_p(20, np.random.default_rng(5))
+    assert all(np.array_equal(step.draw_p(20, np.random.default_rng(5)), first) for step in drift.steps)
+    assert all(drift.truth(t) == step.truth() for t, step in enumerate(drift.steps, start=1))
