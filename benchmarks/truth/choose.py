@@ -17,6 +17,7 @@ from typing import NamedTuple
 from benchmarks.truth import results
 from benchmarks.truth.figures import LEAST, Share, every
 from benchmarks.truth.results import NAMES, Judged
+from vestige.ratios.divergences.learnt import FLOOR, WIDEST
 
 GRID = tuple(
     (root, times)
@@ -25,7 +26,6 @@ GRID = tuple(
 )
 ENOUGH = 0.95
 Z = 1.96
-WIDEST, LEAST_ROWS = 0.35, 3.0
 UPPER = {"js": math.log(2), "hellinger2": 1.0}
 # How the reason begins that the rule itself gives for "at least".
 BY_RULE = "more rows would still change"
@@ -70,7 +70,7 @@ def interval(case: Case, root: float, times: float) -> Interval:
     missing = max(root * math.sqrt(max(case.movement * case.value, 0.0)), times * case.movement)
     below = case.value if math.isnan(case.one_step) else min(case.value, case.one_step)
     high = min(case.value + reach + missing, case.upper)
-    wide = missing > WIDEST * max(case.value, 0.0) + LEAST_ROWS / case.n
+    wide = missing > WIDEST * max(case.value, 0.0) + FLOOR / case.n
     return Interval(below - reach, high, "at least" if wide else "ok")
 
 

@@ -32,7 +32,7 @@ def test_two_sets_of_one_law():
     assert found.p_value > 0.05
     assert found.conclusion.startswith("No difference between real and fake was found")
     assert found.divergences["js"].high < 0.01
-    assert found.diagnosis.ess_fraction > 0.9
+    assert found.diagnosis.ess_fraction > 0.95
     assert found.metrics["kid"].low < 0 < found.metrics["kid"].high
 
 
