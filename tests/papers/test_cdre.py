@@ -100,7 +100,7 @@ def test_a_chain_of_the_papers_that_diverges_is_said_to_and_another_is_an_error(
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 def test_the_oracle_is_a_chain_that_has_just_met_the_data():
     bed = gaussians(2, n_steps=2)
-    chain = Chain(names=("kl",))
+    chain = Chain(names=("kl",), preset="lean")
     chain.step(real={1: bed.real(1, 300, 2)}, model={1: bed.model(2, 1, 300, 2)}, seed=2)
     assert cdre_drift.oracle(bed, 300, 2)(2).found["kl"][0] == chain.divergences(["kl"])["value"].iloc[-1]
 

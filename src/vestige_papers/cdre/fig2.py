@@ -62,7 +62,8 @@ DriftFollower = Callable[[int], DriftReading]
 
 def chained(bed: Drift, strategy: str, n: int, seed: int, **options: Any) -> DriftFollower:  # noqa: ANN401 - the chain's own
     """A chain of its own; to be called with every t in turn. Where the paper's chain diverges, NaN and a word."""
-    chain = Chain(strategy, names=NAMES, preset=None if strategy == "every-step" else "lean", **options)
+    options = options if strategy == "every-step" else {"preset": "lean"} | options
+    chain = Chain(strategy, names=NAMES, **options)
 
     def follow(t: int) -> DriftReading:
         try:

@@ -280,8 +280,9 @@ def verdict(name: str, estimate: Estimate, reach: Reach) -> Estimate:
         made = f"{share_in_words(share)} of the model lies where the data has no rows"
         if heavy:
             return estimate.withdrawn(f"The {name} is infinite or cannot be told from these samples: {heavy}.")
-        if share.value > 0 and estimate.verdict == "ok":
-            estimate = estimate.but(verdict="at least", reason=f"the {unreached(share)}" if side == "p" else made)
+        if share.value > 0:
+            told = (f"the {unreached(share)}" if side == "p" else made, estimate.reason)
+            estimate = estimate.but(verdict="at least", reason="; ".join(filter(None, told)))
     return estimate
 
 
