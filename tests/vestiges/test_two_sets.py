@@ -11,6 +11,7 @@ import torch
 from vestige.core.errors import InputError, NotEstimable
 from vestige.core.estimate import Estimate
 from vestige.core.plain import plain
+from vestige.ratios import Stack
 from vestige.ratios.cross_fit import HeldOut
 from vestige.ratios.divergences import Gaussian, estimate, gaussian_divergence
 from vestige.ratios.logistic import Logistic
@@ -236,3 +237,13 @@ def test_a_heavy_tail_refuses_kl():
     assert "infinite or cannot be told" in found.divergences["kl"].reason or not found.divergences["kl"].known
     assert found.reach.heavy_p
     assert not found.reach.heavy_q
+
+
+def test_of_very_large_sets_a_part_is_looked_at_and_rows_keep_their_places(monkeypatch):
+    monkeypatch.setattr(two_sets, "LOOKED_ROWS", 800)
+    p, q = (torch.randn(n, 2, generator=torch.Generator().manual_seed(n), dtype=torch.float64) for n in (3000, 5000))
+    p, q = p[p[:, 0].argsort()], q[q[:, 0] < 0]  # the model has lost the second half of the data
+    found = compare(p, q, estimator=Stack(**Stack.presets["fast"]), pair_rows=100)
+    assert found.divergences["js"].n == 1600
+    assert float((found.reach.outside_p >= 1400).double().mean()) > 0.95
+    assert int(found.reach.outside_p.max()) > 2800
