@@ -31,7 +31,7 @@ MANY_FEATURES, COMPONENTS = 256, 64
 PAIR_OPERATIONS = 2e10
 LEAST_ROWS = 1000  # below this a memory budget cuts nothing more
 FEWEST_ROWS = 6  # that a ratio can be cross-fitted on
-LOOKED_ROWS = 100_000  # of either side, whose log-ratios a comparison averages
+LOOKED_ROWS = 60_000  # of either side, whose log-ratios a comparison averages
 BLOCK = 8192  # rows that are copied at once
 
 
