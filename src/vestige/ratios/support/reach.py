@@ -115,7 +115,8 @@ def reach(
     Example
     -------
     >>> rows = torch.randn(3000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    >>> half = rows[1500:][rows[1500:, 0] < 0]  # of as many further rows: a model that has lost one side
+    >>> half = rows[1500:]  # as many further rows
+    >>> half = half[half[:, 0] < 0]  # a model that has lost one side
     >>> on_p = torch.where(rows[:1500, 0] < 0, -0.7, 6.0).double()  # log 1/2, and a large value where q has nothing
     >>> print(*reach(rows[:1500], half, on_p, torch.full((len(half),), -0.7).double()).sentences())
     The model does not reach about 50 % of the data.
