@@ -158,19 +158,21 @@ class Anchored(Strategy[dict[int, TaskState]]):
         if other is not None:
             found = cross_fit(other, sample, folds=self.folds, calibrated=True, seed=seed)
         else:
-            found = self._stacked(p, q, p_weights, start, seed)
-            if self.second:
-                assert isinstance(found.ratio, Stack)
-                found = found._replace(fewer=second_fit(found.ratio, sample, rng.child_seed(seed, "fewer")))
+            stack = self._stack()
+            if isinstance(start, Stack):
+                stack.fit_from(start, p, q, p_weights=p_weights, seed=seed)
+            else:
+                stack.fit(p, q, p_weights=p_weights, seed=seed)
+            fewer = second_fit(stack, sample, rng.child_seed(seed, "fewer")) if self.second else None
+            found = HeldOutFit(stack, stack.held_out_p_, stack.held_out_q_, stack.gap_, fewer)
+            del stack.held_out_p_, stack.held_out_q_
         if not self.moments or float(weighted_mean(found.log_ratio_p, weights)) <= self.bridge_above:
             return found
         bridge = Bridge(JUMP, self.waymarks)
         return cross_fit(bridge, sample, folds=self.folds, calibrated=False, seed=seed)
 
-    def _stacked(
-        self, p: Tensor, q: Tensor, p_weights: Tensor | None, start: FittedRatio | None, seed: int
-    ) -> HeldOutFit:
-        stack = Stack(
+    def _stack(self) -> Stack:
+        return Stack(
             folds=self.folds,
             epochs=self.epochs,
             warm_epochs=self.warm_epochs,
@@ -183,13 +185,6 @@ class Anchored(Strategy[dict[int, TaskState]]):
             gap_warning=math.inf,  # the chain gives its own verdict on the gap
             standardise="mixture" if self.moments else "model",
         )
-        if isinstance(start, Stack):
-            stack.fit_from(start, p, q, p_weights=p_weights, seed=seed)
-        else:
-            stack.fit(p, q, p_weights=p_weights, seed=seed)
-        found = HeldOutFit(stack, stack.held_out_p_, stack.held_out_q_, stack.gap_)
-        del stack.held_out_p_, stack.held_out_q_
-        return found
 
     def arrive(self, p: Tensor, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
         """The data is here, for the only time: fit log p/q_1 and weight the anchor samples."""
