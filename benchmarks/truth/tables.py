@@ -56,7 +56,10 @@ def share_wilson(found: Share) -> str:
     if not found.of:
         return "-"
     low, high = found.wilson()
-    return f"{found.value:.0%} [{low:.0%}, {high:.0%}] ({found.of})"
+    value = (
+        f"{found.value:.0%}" if found.value == 1 or found.value < 0.995 else f"{found.value:.1%}"
+    )  # not all is not 100 %
+    return f"{value} [{low:.0%}, {high:.0%}] ({found.of})"
 
 
 def counted(found: Share) -> str:
