@@ -42,7 +42,7 @@ def _arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in BENCHMARKS]
     if unknown:
-        parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join([*BENCHMARKS, *STORED])}")
     return arguments
 
 

@@ -22,6 +22,8 @@ def main() -> None:
     every = ZOO | {step.name: step for drift in DRIFTS.values() for step in drift.steps}
     every |= unseen.PAIRS | {step.name: step for drift in unseen.DRIFTS.values() for step in drift.steps}
     if prefix is not None:
+        if not any(name.startswith(prefix) for name in every):
+            parser.error(f"no pair and no drift begins with {prefix!r}")
         truth.write(every, prefix)
         return
     print(f"{'pair':42s}{'family':14s}{'d':>4s}" + "".join(f"{key:>12s}" for key in KEYS) + "   largest s.e.")

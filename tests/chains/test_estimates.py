@@ -84,3 +84,41 @@ def test_the_error_that_the_anchors_weights_carry_is_added_by_the_variance_of_th
     slope = (2 * log_ratio(P, 0).sigmoid()).log() / 2  # of js: log(2 r / (1 + r)) / 2
     assert wider.value == plain.value
     assert wider.std_error**2 == pytest.approx(plain.std_error**2 + 0.01 * float(slope.var(correction=0)))
+
+
+def twice_fitted(by=0.0, **changes):
+    """Both sides by the exact ratio, and a second fit that is off by `by` everywhere."""
+    found = of_both(**changes)
+    return dataclasses.replace(found, fewer=(found.log_ratio_p + by, found.log_ratio_q + by))
+
+
+def test_a_second_fit_makes_the_interval_and_the_gap_is_no_reason_any_more():
+    still, moving = (judged(twice_fitted(by, gap=0.5)).estimates["kl"] for by in (0.0, 0.1))
+    assert (still.verdict, moving.details["movement"]) == ("ok", pytest.approx(0.1**2 / 2))
+    assert moving.high > still.high + 0.01
+    assert moving.low == pytest.approx(still.low)
+
+
+@pytest.mark.parametrize("name", ["kl", "js"])
+def test_the_error_of_the_anchors_weights_is_on_either_side(name):
+    plain, sampled, unlearnt = (
+        judged(twice_fitted(**changes)).estimates[name]
+        for changes in ({}, {"inherited": 1 / 5000}, {"unlearnt": 0.001})
+    )
+    log_r = log_ratio(P, 0)
+    slope = log_r if name == "kl" else torch.nn.functional.logsigmoid(log_r) / 2
+    spread = float(slope.var(correction=0))
+    assert sampled.std_error == pytest.approx((plain.std_error**2 + spread / 5000) ** 0.5)
+    beyond = 1.96 * (sampled.std_error - plain.std_error)
+    assert sampled.high - plain.high == pytest.approx(beyond, rel=1e-3)
+    assert plain.low - sampled.low == pytest.approx(beyond, rel=1e-3)
+    moved = LIMITS.carried * (2 * 0.001 * spread) ** 0.5
+    assert unlearnt.high - plain.high == pytest.approx(moved)
+    assert plain.low - unlearnt.low == pytest.approx(moved)
+
+
+def test_weights_that_are_not_sure_take_the_promise_and_worthless_ones_the_number():
+    unsure = judged(twice_fitted(unlearnt=0.5)).estimates["kl"]
+    assert (unsure.verdict, "not sure enough" in unsure.reason) == ("at least", True)
+    worthless = judged(twice_fitted(anchors_ess=100.0)).estimates["kl"]
+    assert (worthless.verdict, "anchor samples are worth 100.0" in worthless.reason) == ("refused", True)
