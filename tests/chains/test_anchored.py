@@ -204,3 +204,11 @@ def test_a_key_that_moves_inherits_the_error_of_the_key_before_it():
     assert found.moved
     assert found.inherited == 1 / 400
     assert second.anchors.inherited == pytest.approx(1 / 400 + 1 / first.anchors.ess)
+
+
+@pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
+def test_what_was_not_learnt_at_arrival_stays_with_the_anchor_samples():
+    for options, moved in (({"wide": 0}, True), ({"preset": "lean"}, False)):
+        chain = Chain(names=("kl",), epochs=1, min_steps=20, **options)
+        chain.step({0: normal(300, 0)}, {0: normal(300, 1, 0.3)})
+        assert (chain._state[0].anchors.unlearnt > 0) == moved

@@ -124,3 +124,11 @@ def test_near_equal_sets_have_a_floor_of_one_over_n():
     for found in learnt(["kl", "js"], p, q, refit(p, q, 0.0)).values():
         assert found.verdict == "ok"
         assert found.high >= 1 / 500
+
+
+def test_the_low_end_of_a_ratio_that_says_too_much_lies_below_the_bound():
+    log_p, log_q = draws()
+    p, q = sides(1.4 * log_p, 1.4 * log_q)
+    found = learnt(["kl"], p, q, refit(p, q, 0.0))["kl"]
+    assert found.details["one_step"] < found.details["two_sided"] - 0.01
+    assert found.low == pytest.approx(found.details["one_step"] - 1.96 * found.std_error, rel=1e-3)
