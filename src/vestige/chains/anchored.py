@@ -38,7 +38,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.chains.anchor_samples import LEAST_WEIGHT, AnchorSamples, balance_to
+from vestige.chains.anchor_samples import LEAST_WEIGHT, AnchorSamples
 from vestige.chains.strategy import Points, Strategy, TaskLogRatios
 from vestige.core import checks, rng
 from vestige.core.checks import declared, option
@@ -46,6 +46,7 @@ from vestige.core.numerics import weighted_mean
 from vestige.ratios import LSIF, ULSIF, Bridge, FGANRatio, KLIEPNet, Logistic, Ratio, Stack
 from vestige.ratios.base import Sample
 from vestige.ratios.cross_fit import CrossFit, HeldOutFit, cross_fit, second_fit
+from vestige.ratios.weights.balance import balance_to
 
 FittedRatio = Stack | CrossFit
 

@@ -1,11 +1,11 @@
-"""Entropy balancing against scipy and against its own definition; anchor samples against the moments of the data."""
+"""Entropy balancing against scipy and against its own definition, and balanced rows against the moments of the data."""
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
 
-from vestige.chains.anchor_samples import balance_to, entropy_balance, random_relu
 from vestige.core import rng
+from vestige.ratios.weights.balance import balance_to, entropy_balance, random_relu
 
 
 def draw(n, d, seed):
@@ -40,7 +40,7 @@ def test_targets_beyond_every_sample_end_in_finite_weights():
     assert float(found.exp() @ x) < 40
 
 
-def test_anchor_samples_take_over_first_and_second_moments():
+def test_balanced_rows_take_over_first_and_second_moments():
     p, q = draw(4000, 2, 4), draw(5000, 2, 5) * 0.9 + 0.1
     options = {"clip": 4.5, "rows_a_product": 100.0, "relu": 16, "ridge": 1e-6}
     plain = torch.full((5000,), -np.log(5000.0), dtype=torch.float64)
