@@ -6,8 +6,10 @@ import torch
 
 from vestige.core.errors import InputError
 from vestige.ratios import Ratio
+from vestige.ratios.auto import look
 from vestige.ratios.bootstrap import Bootstrap
 from vestige.ratios.cross_fit import evaluate, fitted_rows, held_out
+from vestige.ratios.divergences import learnt
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.stack.stack import Stack
 
@@ -67,6 +69,51 @@ def test_weights_of_q_change_the_law_that_is_compared():
     weighted = held_out(p, q, q_weights=weights, estimator=Logistic(kind="quadratic"))
     assert plain.log_ratio_p.mean() > 0.08
     assert abs(weighted.log_ratio_p.mean()) < 0.01
+
+
+@pytest.mark.parametrize("estimator", [Logistic(kind="quadratic"), Stack(wide=8)], ids=["Logistic", "Stack"])
+def test_weighted_rows_stand_for_the_data(estimator):
+    """Draws of another density, weighted by the exact ratio to N(0, 1), in the place of rows of N(0, 1)."""
+    p, q, exact = gaussians(4000, 4000)
+    p, draws, tilt = gaussians(4000, 4000, shift=-0.4, scale=1.2, seed=1)
+    weights = torch.softmax(tilt(draws), 0)
+    found, untilted = (held_out(draws, q, p_weights=w, estimator=estimator) for w in (weights, None))
+    assert (found.log_ratio_q - exact(q)).square().mean().sqrt() < 0.25
+    value, off = (
+        learnt(["js"], *one.sides(None, w), one.refit(None, w))["js"] for one, w in ((found, weights), (untilted, None))
+    )
+    kept = held_out(p, q, estimator=estimator)
+    with_rows = learnt(["js"], *kept.sides(), kept.refit())["js"]
+    assert value.value == pytest.approx(with_rows.value, abs=2 * with_rows.std_error)
+    assert off.value > with_rows.value + 5 * with_rows.std_error
+
+
+def test_weights_of_p_are_worth_their_effective_rows():
+    p, q, exact = gaussians(600, 700)
+    weights = torch.softmax(exact(p) * 2, 0)
+    found = held_out(p, q, p_weights=weights, estimator=Logistic(kind="quadratic"), rows=300)
+    side, of_q = found.sides(None, weights)
+    assert side.ess() == pytest.approx(float(1 / weights.square().sum()))
+    assert of_q.ess() == pytest.approx(700)
+    part = found.refit(None, weights).p
+    assert len(part.weights) == 300
+    assert float(part.weights.sum()) == pytest.approx(1)
+    torch.testing.assert_close(part.weights[0] / part.weights[1], torch.div(*weights[found.fewer.rows_p[:2]]))
+
+
+def test_equal_weights_of_p_are_none():
+    p, q, _ = gaussians(300, 400)
+    even = torch.full((300,), 1 / 300, dtype=torch.float64)
+    plain, weighted = (held_out(p, q, p_weights=w, estimator=Logistic(kind="quadratic")) for w in (None, even))
+    torch.testing.assert_close(plain.log_ratio_p, weighted.log_ratio_p, atol=1e-6, rtol=0)
+    assert plain.report["simple_log_loss"] == pytest.approx(weighted.report["simple_log_loss"])
+
+
+def test_the_quick_look_knows_the_weights_of_p():
+    p, q, exact = gaussians(2000, 2000, shift=1.0, scale=1.0)
+    weights = torch.softmax(-exact(p), 0)  # which turn p into q
+    assert look(p, q, seed=0) < 0.55
+    assert look(p, q, p_weights=weights, seed=0) > 0.65
 
 
 def test_rows_of_weight_zero_are_not_fitted_on():

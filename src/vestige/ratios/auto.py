@@ -45,13 +45,19 @@ FAR_LOSS = 0.02  # held-out nats a row, of 0.69 for one law: below it a classifi
 LOOK_ROWS, LOOK_FEATURES = 2000, 200  # the quick look at separability: rows of each side, features for squares
 
 
-def look(p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"], *, seed: int) -> float:
+def look(
+    p: Float[Tensor, "n_p d"],
+    q: Float[Tensor, "n_q d"],
+    *,
+    p_weights: Float[Tensor, " n_p"] | None = None,
+    seed: int,
+) -> float:
     """Held-out logistic loss of a ridged classifier on z and squares (z alone in many dimensions), halves swapped."""
-    p, q = (
-        x[torch.randperm(len(x), generator=rng.fork(seed, "look", side))[:LOOK_ROWS]]
-        for side, x in (("p", p), ("q", q))
+    of_p, of_q = (
+        torch.randperm(len(x), generator=rng.fork(seed, "look", side))[:LOOK_ROWS] for side, x in (("p", p), ("q", q))
     )
-    sample = Sample(p, q)
+    p, q = p[of_p], q[of_q]
+    sample = Sample(p, q, None if p_weights is None else p_weights[of_p] / p_weights[of_p].sum())
     z = mixture_standardiser(sample, clip=Stack.clip)(torch.cat([p, q]))
     phi = design(z, "diagonal" if z.shape[1] <= LOOK_FEATURES else "linear")
     sign = torch.cat([torch.ones_like(sample.w_p), -torch.ones_like(sample.w_q)])

@@ -130,18 +130,27 @@ class HeldOut:
     blind: str | None  # why the log-ratios miss a difference that is plain to see
     fewer: Fewer | None = None
 
-    def sides(self, q_weights: Float[Tensor, " n_q"] | None) -> tuple[Side, Side]:
-        """What divergences are estimated from."""
-        return Side.of(self.log_ratio_p), Side.of(self.log_ratio_q, q_weights)
+    def sides(
+        self, q_weights: Float[Tensor, " n_q"] | None = None, p_weights: Float[Tensor, " n_p"] | None = None
+    ) -> tuple[Side, Side]:
+        """What divergences are estimated from, under the weights that it was fitted under, which sum to one."""
+        return Side.of(self.log_ratio_p, p_weights), Side.of(self.log_ratio_q, q_weights)
 
-    def refit(self, q_weights: Float[Tensor, " n_q"] | None) -> Refit | None:
+    def refit(
+        self, q_weights: Float[Tensor, " n_q"] | None = None, p_weights: Float[Tensor, " n_p"] | None = None
+    ) -> Refit | None:
         """The rows that were fitted on, by both fits."""
         if self.fewer is None:
             return None
-        weights = None if q_weights is None else q_weights[self.fewer.rows_q]
-        weights = None if weights is None else weights / weights.sum()
-        p, q = self.log_ratio_p[self.fewer.rows_p], self.log_ratio_q[self.fewer.rows_q]
-        return Refit(Side.of(p), Side.of(q, weights), self.fewer.log_ratio_p, self.fewer.log_ratio_q)
+        rows_p, rows_q, log_ratio_p, log_ratio_q = self.fewer
+        p = Side.of(self.log_ratio_p[rows_p], _of_rows(p_weights, rows_p))
+        q = Side.of(self.log_ratio_q[rows_q], _of_rows(q_weights, rows_q))
+        return Refit(p, q, log_ratio_p, log_ratio_q)
+
+
+def _of_rows(weights: Float[Tensor, " n"] | None, rows: Int[Tensor, " m"]) -> Float[Tensor, " m"] | None:
+    """The weights of some rows, made to sum to one."""
+    return None if weights is None else weights[rows] / weights[rows].sum()
 
 
 def fitted_rows(n: int, weights: Float[Tensor, " n"] | None, most: int, seed: int, side: str) -> Int[Tensor, " m"]:
@@ -157,6 +166,7 @@ def held_out(
     p: Float[Tensor, "n_p d"],
     q: Float[Tensor, "n_q d"],
     *,
+    p_weights: Float[Tensor, " n_p"] | None = None,
     q_weights: Float[Tensor, " n_q"] | None = None,
     estimator: str | Ratio = "auto",
     rows: int = FIT_ROWS,
@@ -165,10 +175,12 @@ def held_out(
 ) -> HeldOut:
     """Cross-fit `estimator` ("auto", a name of RATIOS, or a ratio) on at most `rows` rows a side, and calibrate.
 
-    `bootstrap` fits make an ensemble with intervals; its base is `estimator`, and `Logistic` for "auto".
+    Weights sum to one: of rows of `p` where these stand for data that is gone, of rows of `q` where these were
+    weighted before. `bootstrap` fits make an ensemble with intervals; its base is `estimator`, and `Logistic` for
+    "auto".
     """
-    whole = Sample(p, q, None, q_weights)
-    chosen = fitted_rows(len(p), None, rows, seed, "p"), fitted_rows(len(q), q_weights, rows, seed, "q")
+    whole = Sample(p, q, p_weights, q_weights)
+    chosen = fitted_rows(len(p), p_weights, rows, seed, "p"), fitted_rows(len(q), q_weights, rows, seed, "q")
     part = whole.rows(*chosen)
     part = dataclasses.replace(part, p=part.p.to(torch.float64), q=part.q.to(torch.float64))
     with warnings.catch_warnings(record=True) as caught:
@@ -180,7 +192,8 @@ def held_out(
     affine = platt(value_p[:, 0], value_q[:, 0], w_p, w_q)
     log_p, log_q = affine(value_p), affine(value_q)
     figures = held_out_figures(log_p[:, 0], log_q[:, 0], w_p, w_q)
-    simple = look(part.p, part.q, seed=seed) if q_weights is None and p.shape[1] <= MANY_FEATURES else None
+    seen = q_weights is None and p.shape[1] <= MANY_FEATURES
+    simple = look(part.p, part.q, p_weights=part.p_weights, seed=seed) if seen else None
     report = {
         "estimator": type(ratio).__name__,
         "why": why,

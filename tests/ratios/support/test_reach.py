@@ -218,3 +218,21 @@ def test_weights_of_q_and_few_rows():
     assert found.mean_weight.low <= 0.5 <= found.mean_weight.high
     zeros = torch.zeros(6, dtype=torch.float64)
     assert reach(normal(6, 2, g), normal(6, 2, g), zeros, zeros).complete
+
+
+def test_weights_of_p():
+    """Draws whose weights leave no mass where q has nothing miss nothing; their effective number is what counts."""
+    g = torch.Generator().manual_seed(0)
+    p, q = torch.rand(3000, 2, generator=g).double(), torch.rand(2000, 2, generator=g).double()
+    p[:, 0] *= 2
+    log_p, log_q = (torch.where(x[:, 0] < 1, 0.0, 6.0).double() for x in (p, q))
+    outside = p[:, 0] >= 1
+    even = reach(p, q, log_p - 0.7, log_q - 0.7)
+    assert even.missed.low < 0.5 < even.missed.high
+    tilted = reach(p, q, log_p, log_q, p_weights=torch.where(outside, 1e-6, 1.0).double())
+    assert tilted.complete
+    assert tilted.far_p < 0.01 < 0.05 < even.far_p
+    assert tilted.mean_inverse.ess == pytest.approx(int((~outside).sum()), rel=1e-3)
+    fifth = reach(p, q, log_p - 0.2, log_q - 0.2, p_weights=torch.where(outside, 0.25, 1.0).double())
+    assert fifth.missed.low < 0.2 < fifth.missed.high < 0.4
+    assert bool((p[fifth.outside_p, 0] > 0.9).all())

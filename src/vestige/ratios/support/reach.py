@@ -106,6 +106,7 @@ def reach(
     log_ratio_p: Float[Tensor, " n_p"],
     log_ratio_q: Float[Tensor, " n_q"],
     *,
+    p_weights: Float[Tensor, " n_p"] | None = None,
     q_weights: Float[Tensor, " n_q"] | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -121,20 +122,22 @@ def reach(
     >>> print(*reach(rows[:1500], half, on_p, torch.full((len(half),), -0.7).double()).sentences())
     The model does not reach about 50 % of the data.
     """
-    even = torch.full_like(log_ratio_p, 1 / len(p))
-    given = torch.full_like(log_ratio_q, 1 / len(q)) if q_weights is None else q_weights / q_weights.sum()
+    w_p, w_q = (
+        torch.full_like(log_r, 1 / len(log_r)) if weights is None else weights / weights.sum()
+        for log_r, weights in ((log_ratio_p, p_weights), (log_ratio_q, q_weights))
+    )
     cells = max(NEIGHBOUR_ROWS, COLUMN_CELLS // p.shape[1])
-    close = min(NEIGHBOUR_ROWS, int((given > 0).sum()), len(p))
+    close = min(NEIGHBOUR_ROWS, *(int((w > 0).sum()) for w in (w_p, w_q)))
     of_p, of_q = (
         _Set(x, w, log_r, _some(w, cells, seed, f"columns {side}"), _some(w, close, seed, f"neighbours {side}"))
-        for x, w, log_r, side in ((p, even, log_ratio_p, "p"), (q, given, log_ratio_q, "q"))
+        for x, w, log_r, side in ((p, w_p, log_ratio_p, "p"), (q, w_q, log_ratio_q, "q"))
     )
     z_p, z_q = ranked(*(one.x[one.close].to(torch.float64) for one in (of_p, of_q)))
     on_p = _looked(of_p, of_q, (z_p, z_q), 1.0, level)
     on_q = _looked(of_q, of_p, (z_q, z_p), -1.0, level)
     return Reach(
-        _mean_ratio(log_ratio_q, given, on_p.share, level, "mean weight"),
-        _mean_ratio(-log_ratio_p, even, on_q.share, level, "mean inverse weight"),
+        _mean_ratio(log_ratio_q, w_q, on_p.share, level, "mean weight"),
+        _mean_ratio(-log_ratio_p, w_p, on_q.share, level, "mean inverse weight"),
         on_p.share.but(name="missed"),
         on_q.share.but(name="made"),
         on_p.far,
@@ -180,8 +183,8 @@ def _looked(
     along_a, along_b = (torch.cat([x, -x], 1) for x in (one.x[one.columns].to(torch.float64) for one in (a, b)))
     by_column = edges(along_a, along_b, *(renewed(one.weights[one.columns]) for one in (a, b)))
     distance, own = neighbour_distances(*z, min(NEIGHBOURS, len(b.close) - 1))
-    even = torch.full_like(own, 1 / len(own))
-    by_neighbours = edges(distance[:, None], own[:, None], even, even)
+    w_a, w_b = (renewed(one.weights[one.close]) for one in (a, b))
+    by_neighbours = edges(distance[:, None], own[:, None], w_a, w_b)
     whole = _joined(
         [(by_ratio, torch.arange(len(a.x)), torch.arange(len(b.x))), (by_column, a.columns, b.columns)], a, b, level
     )
@@ -190,7 +193,7 @@ def _looked(
     by_mean = 1 - float((torch.logsumexp(sign * b.log_ratio + b.weights.log(), 0)).exp())
     if share.value > 0 and by_mean < (1 - BLURRED) * share.value:
         share = share.but(verdict="at least", reason=BLURRED_EDGE)
-    return _Beyond(share, rows, float((distance > own.quantile(1 - FAR_SHARE)).double().mean()))
+    return _Beyond(share, rows, float(w_a @ (distance > own.quantile(1 - FAR_SHARE)).double()))
 
 
 def _joined(
