@@ -12,9 +12,11 @@ from vestige.core.numerics import (
     gram,
     log_mean_exp,
     log_normalise,
+    on_grid,
     psd_root,
     sqrt_trace_gram,
     sqrt_trace_psd,
+    two_digits,
     weighted_mean,
 )
 
@@ -148,3 +150,15 @@ def test_single_precision_is_summed_in_double():
     x = torch.full((1000, 1), 1 / 3, dtype=torch.float32)
     assert Moments.of(x).mean.dtype == torch.float64
     assert float(Moments.of(x).scatter) == pytest.approx(0, abs=1e-20)
+
+
+@pytest.mark.parametrize(
+    ("x", "scale", "want"),
+    [(52.1234, 7.6, 52.1), (-52.16, 76.0, -52), (123456.7, 9900, 123500), (0.012345, 0.05, 0.012)],
+)
+def test_a_number_on_the_grid_of_a_scale(x, scale, want):
+    assert on_grid(x, scale) == want
+
+
+def test_two_significant_digits():
+    assert [two_digits(x) for x in (0.0, 1.26, -126.0, 9.96e-7)] == [0.0, 1.3, -130.0, 1e-6]

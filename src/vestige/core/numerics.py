@@ -143,3 +143,13 @@ class Moments:
     def ess(self) -> float:
         """Kish's effective sample size."""
         return self.weight**2 / self.weight_sq if self.weight_sq else 0.0
+
+
+def two_digits(x: float) -> float:
+    """`x` to two significant digits."""
+    return float(f"{x:.1e}")
+
+
+def on_grid(x: float, scale: float) -> float:
+    """`x` to the nearest multiple of the place of the second digit of `scale`: 0.1 for a scale of 1 to 9.9."""
+    return round(x, 1 - math.floor(math.log10(scale)))

@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -34,7 +32,18 @@ from vestige.core import InputError, checks
 from vestige.core.checks import ArrayLike
 from vestige.data import readers as files
 from vestige.data.readers.address import locate
-from vestige.data.readers.columns import ID_SHARE, MAX_CATEGORIES, floats, joint_kind, kind_of, plain
+from vestige.data.readers.columns import (
+    MAX_CATEGORIES,
+    coded,
+    floats,
+    joint_kind,
+    kind_of,
+    nearly_unique,
+    opened,
+    plain,
+    ranked,
+)
+from vestige.data.readers.frames import as_table, is_frame
 from vestige.data.readers.tables import read_table
 from vestige.features.rows import admit, numbers, shape_of
 
@@ -70,13 +79,7 @@ def _opened(x: Given) -> Any:  # noqa: ANN401 - an Arrow table, or any array
             return read_table(at)[0]
         found = files.read(x)
         return found.x.reshape(-1, *found.shape)
-    if isinstance(x, pd.DataFrame):
-        named = x.set_axis([str(name) for name in x.columns], axis=1)
-        try:
-            return pa.Table.from_pandas(named, preserve_index=False)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InputError(f"The tables of Monitor.step must have plain columns. Got {error} instead.") from None
-    return x
+    return as_table(x, "Monitor.step") if is_frame(x) else x
 
 
 def admitted(
@@ -160,42 +163,30 @@ def _same_columns(names: Sequence[str], table: pa.Table) -> None:
         raise InputError(f"The columns of a monitor's tables must be the same at every step. Got {told} instead.")
 
 
-def _part(name: str, table: pa.Table, origin: str) -> tuple[str, pa.Array]:
-    """One column in a plain form, and its kind."""
-    parts = [plain(table.column(name), name, origin)]
-    kind = kind_of(parts[0])
-    return (kind if kind == "empty" else joint_kind(name, parts, [origin])), parts[0]
-
-
 def _code(name: str, model: Sequence[pa.Table], real: Sequence[pa.Table]) -> ColumnCoding:
     parts = [plain(table.column(name), name, "the model's table") for table in model]
     kind = joint_kind(name, parts, ["the model's table"] * len(parts))
     if all(kind_of(part) == "empty" for part in parts):
         return ColumnCoding(name, LEFT_OUT)
-    missing = any(part.null_count for part in (*parts, *(_part(name, t, "the real table")[1] for t in real)))
+    missing = any(part.null_count for part in (*parts, *(opened(name, t, "the real table")[1] for t in real)))
     if kind != "text":
         values = np.concatenate([floats(part, name, "the model's table") for part in parts])
         return ColumnCoding(name, kind, fill=float(np.nanmedian(values)), marks_missing=missing)
     words = pa.chunked_array([part.cast(pa.large_string()) for part in parts]).drop_null().combine_chunks()
-    counts = pc.value_counts(words)
-    pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
-    ranked = [word for word, _ in sorted(pairs, key=lambda pair: (-pair[1], pair[0]))]
-    if len(ranked) > MAX_CATEGORIES and len(ranked) > ID_SHARE * len(words):
+    commonest = [word for word, _ in ranked(words)]
+    if nearly_unique(len(commonest), len(words)):
         return ColumnCoding(name, LEFT_OUT)
-    return ColumnCoding(name, kind, categories=tuple(sorted(ranked[:MAX_CATEGORIES])))
+    return ColumnCoding(name, kind, categories=tuple(sorted(commonest[:MAX_CATEGORIES])))
 
 
 def _encode(code: ColumnCoding, table: pa.Table, origin: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    kind, part = _part(code.name, table, origin)
+    kind, part = opened(code.name, table, origin)
     if kind not in ("empty", code.kind) and not {kind, code.kind} <= {"number", "boolean"}:
         told = f"{kind} in {origin}"
         raise InputError(f"The column '{code.name}' must be {code.kind}, as at the first step. Got {told} instead.")
     if code.kind == "text":
         words = pa.nulls(len(part), pa.large_string()) if kind == "empty" else part
-        known = pa.array(code.categories, pa.large_string())
-        places = pc.fill_null(pc.index_in(words, value_set=known), len(code.categories)).to_numpy(zero_copy_only=False)
-        places = places + words.is_null().to_numpy(zero_copy_only=False)  # beyond "other" stands "missing"
-        return np.eye(len(code.categories) + 2)[places]
+        return np.eye(len(code.categories) + 2)[coded(words, code.categories)]
     values = floats(part, code.name, origin)
     missing = np.isnan(values)
     if missing.any() and not code.marks_missing:

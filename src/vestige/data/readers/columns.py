@@ -68,6 +68,9 @@ def plain(column: pa.ChunkedArray, name: str, origin: str) -> pa.Array:
         raise InputError(f"The column '{name}' of {origin} must be smaller. Got {array.nbytes} bytes instead.")
     kind = array.type
     if pa.types.is_dictionary(kind):
+        if pa.types.is_string_view(kind.value_type):  # as polars hands over its categories; Arrow casts no such thing
+            array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
+            kind = array.type
         if pa.types.is_large_string(kind.value_type) or pa.types.is_string(kind.value_type):
             spelt = pc.sum(pc.take(pc.binary_length(array.dictionary).cast(pa.int64()), array.indices))
             require_memory(f"{origin}, column '{name}'", spelt.as_py() or 0)
@@ -147,6 +150,32 @@ def _apart(decimals: pa.Array, number: pa.Array, name: str, origin: str) -> None
             refuse_number(origin, name, value, row)
 
 
+def opened(name: str, table: pa.Table, origin: str) -> tuple[str, pa.Array]:
+    """One column in a plain form, and its kind; text that is all dates comes as dates."""
+    parts = [plain(table.column(name), name, origin)]
+    kind = kind_of(parts[0])
+    return (kind if kind == "empty" else joint_kind(name, parts, [origin])), parts[0]
+
+
+def ranked(texts: pa.Array) -> list[tuple[str, int]]:
+    """The different texts with their numbers of rows, the commonest first, then by the alphabet."""
+    counts = pc.value_counts(texts.drop_null())
+    pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
+    return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+
+
+def nearly_unique(distinct: int, rows: int) -> bool:
+    """Whether text of so many different values in so many rows is an identifier or free text."""
+    return distinct > MAX_CATEGORIES and distinct > ID_SHARE * rows
+
+
+def coded(texts: pa.Array, categories: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each text among `categories`; one beyond the last is any other text, two beyond a missing one."""
+    known = pa.array(categories, pa.large_string())
+    places = pc.fill_null(pc.index_in(texts, value_set=known), len(categories)).to_numpy(zero_copy_only=False)
+    return np.asarray(places + texts.is_null().to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
 def floats(part: pa.Array, name: str, origin: str, *, first_row: int = 0) -> NDArray[np.float64]:
     """Float64 with NaN for null; what a float cannot hold is refused with its row, the first being `first_row`."""
     value = _as_floats(part)
@@ -217,14 +246,15 @@ def _aligned(tables: Sequence[pa.Table], origins: Sequence[str]) -> tuple[list[s
         only_here = [name for name in here if name not in known]
         if only_first or only_here:
             sides = [(origins[0], only_first), (origin, only_here)]
-            told = "; ".join(f"{_listed(names)} only in {where}" for where, names in sides if names)
+            told = "; ".join(f"{listed(names)} only in {where}" for where, names in sides if names)
             raise InputError(f"The columns of {origins[0]} and {origin} must be the same. Got {told} instead.")
         if here != first:
             notes.append(f"the columns of {origin} stand in another order; they were matched by name")
     return first, tuple(notes)
 
 
-def _listed(names: Sequence[str], most: int = 5) -> str:
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Names between quotes, the first `most` of them."""
     shown = ", ".join(f"'{name}'" for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
@@ -262,15 +292,13 @@ def _encode_text(name: str, kind: str, parts: list[pa.Array], origins: Sequence[
     """Text of all tables: one 0/1 feature a category, the commonest kept, the rest as one rare category."""
     parts = [part if pa.types.is_large_string(part.type) else pa.nulls(len(part), pa.large_string()) for part in parts]
     pooled = pa.chunked_array(parts).combine_chunks()
-    counts = pc.value_counts(pooled.drop_null())
-    pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
-    ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))  # commonest first
+    by_rank = ranked(pooled)
     for part, origin in zip(parts, origins, strict=True):
         distinct, rows = pc.count_distinct(part).as_py(), len(part) - part.null_count
-        if len(ranked) > MAX_CATEGORIES and distinct > ID_SHARE * rows:
+        if len(by_rank) > MAX_CATEGORIES and distinct > ID_SHARE * rows:
             why = f"dropped: {distinct} different texts in {rows} rows of {origin} are identifiers or free text"
             return torch.empty(len(pooled), 0), Column(name, kind, why)
-    kept, rare = sorted(text for text, _ in ranked[:MAX_CATEGORIES]), ranked[MAX_CATEGORIES:]
+    kept, rare = sorted(text for text, _ in by_rank[:MAX_CATEGORIES]), by_rank[MAX_CATEGORIES:]
     features = [f"{name} = {text}" for text in kept]
     codes = pc.fill_null(pc.index_in(pooled, value_set=pa.array(kept, pa.large_string())), len(kept))
     places = codes.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -291,5 +319,5 @@ def _encode_text(name: str, kind: str, parts: list[pa.Array], origins: Sequence[
         elsewhere = torch.cat([held[:i], held[i + 1 :]]).any(0).tolist()
         alone = [text for text, there in zip(kept, elsewhere, strict=True) if not there]
         if alone:
-            notes.append(f"only in {origin}: {_listed(alone)}")
+            notes.append(f"only in {origin}: {listed(alone)}")
     return encoded, Column(name, kind, treatment, tuple(features), tuple(notes))

@@ -1,0 +1,43 @@
+"""Tables in memory: pandas and polars frames, Arrow tables, and whatever hands itself over as an Arrow stream.
+
+`as_table` is the one way in. Names of columns become words, an index of pandas is left behind, and names that occur
+twice are refused, as in files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from vestige.core import InputError
+from vestige.data.formats import first_line
+
+# What an object has that can be read as a table (the Arrow PyCapsule interface).
+STREAM, BATCH = "__arrow_c_stream__", "__arrow_c_array__"
+
+
+def is_frame(x: Any) -> bool:  # noqa: ANN401 - whatever a user has
+    """Whether `x` is a table of named columns; arrays and single columns are none."""
+    if isinstance(x, pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return True
+    return not isinstance(x, pd.Series | pa.Array | pa.ChunkedArray) and (hasattr(x, STREAM) or hasattr(x, BATCH))
+
+
+def as_table(x: Any, owner: str) -> pa.Table:  # noqa: ANN401 - whatever `is_frame`
+    """The table that `x` is, for the function `owner`."""
+    try:
+        if isinstance(x, pd.DataFrame):
+            named = x.set_axis([str(name) for name in x.columns], axis=1)
+            table = pa.Table.from_pandas(named, preserve_index=False)
+        else:
+            table = pa.table(x)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"The tables of {owner} must have plain columns. Got {first_line(error)} instead.") from None
+    names = table.column_names
+    bad = [name for name in names if not name or names.count(name) > 1]
+    if bad:
+        told = f"more than one '{bad[0]}'" if bad[0] else f"column {names.index('') + 1} without one"
+        raise InputError(f"The columns of the tables of {owner} must have names of their own. Got {told} instead.")
+    return table
