@@ -17,6 +17,7 @@ PACKAGES = [
     "ratios",
     "features",
     "metrics",
+    "densities",
     "vestiges",
     "chains",
     "generators",

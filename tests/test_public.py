@@ -19,6 +19,7 @@ PUBLIC = {
     "checks",
     "compare",
     "data",
+    "densities",
     "divergences",
     "errors",
     "features",

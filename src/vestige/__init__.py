@@ -23,6 +23,7 @@ MODULES = {
     "chains": "vestige.chains",
     "checks": "vestige.core.checks",
     "data": "vestige.data",
+    "densities": "vestige.densities",
     "divergences": "vestige.ratios.divergences",
     "errors": "vestige.core.errors",
     "features": "vestige.features",

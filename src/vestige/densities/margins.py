@@ -1,0 +1,297 @@
+"""The distribution of one column: atoms, bins between rounded edges, tails without extremes, and a rate of missing.
+
+A column is turned into an ordered row of *codes*, each with its share of the rows:
+
+- an **atom** is a value that at least max(rows_a_bin, n / 200) rows share, such as zero or a small whole number;
+- all other numbers fall into **bins** of at least `rows_a_bin` rows, cut at quantiles that are rounded to a grid. The
+  step of the grid is the largest of 1, 2, 5 times a power of ten that is at most 1/50 of the interquartile range.
+  Within a bin the density is constant;
+- the outermost bins have no outer edge. Beyond the inner one is a generalised Pareto tail, whose scale and shape follow
+  from the rounded median and upper quartile of what lies beyond (Pickands 1975: with r = q75 / q50 the shape is
+  log2(r - 1); -1 is a uniform tail, 0 an exponential one), within `SHAPES`. It ends at 0 where no value is negative,
+  and at 1 where all values are from 0 to 1;
+- a **category** of fewer than `rows_a_bin` rows is counted with the last code;
+- the share of **missing** values, rounded to one digit where fewer rows than `rows_a_bin` miss it.
+
+Positions: each code occupies a part of [0, 1] that is as wide as its share. A number in a bin has the position there
+that it has between the edges; an atom stands in the middle of its part. Values that are all whole numbers, or have at
+most three decimals, are drawn as such.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from numpy.typing import NDArray
+from torch import Tensor
+
+MOST_BINS = 128
+MOST_ATOMS = 200
+STEPS = 50  # of the grid within the interquartile range, at least
+SHAPES = (-1.0, 0.4)  # of the tails
+DECIMALS = (0, 1, 2, 3)  # that make a resolution
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """Codes of one column in order; `low` and `high` are equal at an atom, and at a category its code."""
+
+    share: Float64[Tensor, " m"]  # of those rows that are not missing
+    low: Float64[Tensor, " m"]
+    high: Float64[Tensor, " m"]
+    missing: float
+    resolution: float  # what values are multiples of; 0: of nothing
+    scale: Float64[Tensor, " 2"]  # of the lower and the upper tail; 0: none
+    shape: Float64[Tensor, " 2"]
+    reach: Float64[Tensor, " 2"]  # how far the tails go beyond their inner edges
+
+    def __len__(self) -> int:
+        return len(self.share)
+
+
+def grid_step(values: FloatArray) -> float:
+    """The step of the column's grid; 0 where it does not vary."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    spread = float(high - low) or float(values.std())
+    if not spread > 0:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(spread / STEPS))
+    return float(max(m * power for m in (1, 2, 5) if m * power <= spread / STEPS * (1 + 1e-9)))
+
+
+def resolution_of(values: FloatArray) -> float:
+    """The coarsest of 1, .1, .01, .001 that every value is a multiple of, or 0."""
+    for digits in DECIMALS:
+        scaled = values * 10.0**digits
+        if np.abs(scaled).max() < 2**40 and bool((np.abs(scaled - np.round(scaled)) < 1e-6).all()):
+            return 10.0**-digits
+    return 0.0
+
+
+def rounded_rate(count: int, n: int, least: int) -> float:
+    """A share of `n` rows; to one significant digit where fewer than `least` rows have it, or lack it."""
+    rate = count / n
+    if min(count, n - count) >= least or count in (0, n):
+        return rate
+    return float(f"{rate:.0e}") if count < n - count else 1 - float(f"{1 - rate:.0e}")
+
+
+def margin_of(column: FloatArray, kind: str, rows_a_bin: int) -> Margin:
+    """The margin of a column in which NaN is missing."""
+    known = column[~np.isnan(column)]
+    missing = rounded_rate(len(column) - len(known), len(column), rows_a_bin)
+    if len(known) < rows_a_bin:  # nothing is said about the few values
+        known, missing = np.zeros(1), 1.0
+    return categories(known, missing, rows_a_bin) if kind == "category" else numbers(known, missing, rows_a_bin)
+
+
+def categories(known: FloatArray, missing: float, rows_a_bin: int) -> Margin:
+    """Codes with enough rows, by their share."""
+    counts = np.bincount(known.astype(np.int64))
+    rare = counts < rows_a_bin
+    counts[-1] += counts[:-1][rare[:-1]].sum()
+    counts[:-1][rare[:-1]] = 0
+    if 0 < counts[-1] < rows_a_bin and len(counts) > 1 and counts[:-1].max() > 0:
+        counts[counts[:-1].argmax()] += counts[-1]
+        counts[-1] = 0
+    codes = np.flatnonzero(counts).astype(np.float64)
+    return _margin(counts[counts > 0], codes, codes, missing, 1.0, np.zeros((3, 2)))
+
+
+def numbers(known: FloatArray, missing: float, rows_a_bin: int) -> Margin:
+    """Atoms and bins in order."""
+    n = len(known)
+    values, counts = np.unique(known, return_counts=True)
+    many = counts >= max(rows_a_bin, n / MOST_ATOMS)
+    atoms, shared = values[many], counts[many]
+    rest = known[~np.isin(known, atoms)] if len(atoms) else known
+    if len(atoms) and len(rest) < rows_a_bin:  # too few to be told apart: they count with the nearest atom
+        shared = np.bincount(nearest_atom(known, atoms), minlength=len(atoms))
+        return _margin(shared, atoms, atoms, missing, 0.0, np.zeros((3, 2)))
+    resolution = resolution_of(known)
+    low, high, held, tails = bins(rest, rows_a_bin, resolution, bool((known >= 0).all()), bool((known <= 1).all()))
+    middle = (low + high) / 2
+    middle[0], middle[-1] = (high[0], low[-1]) if len(low) > 1 else (middle[0], middle[0])
+    order = np.argsort(np.concatenate([atoms, middle]), kind="stable")
+    return _margin(
+        np.concatenate([shared, held])[order],
+        np.concatenate([atoms, low])[order],
+        np.concatenate([atoms, high])[order],
+        missing,
+        resolution,
+        tails,
+    )
+
+
+def nearest_atom(values: FloatArray, atoms: FloatArray) -> IntArray:
+    """The index of the atom nearest to each value."""
+    return np.searchsorted((atoms[1:] + atoms[:-1]) / 2, values)
+
+
+def bins(
+    values: FloatArray, rows_a_bin: int, resolution: float, positive: bool, unit: bool
+) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
+    """Lower and upper edges of bins, their rows, and (scale, shape, reach) of both tails."""
+    step = max(grid_step(values), resolution)
+    tails = np.zeros((3, 2))
+    many = min(MOST_BINS, len(values) // rows_a_bin)
+    edges = np.empty(0)
+    if many > 1 and step > 0:
+        cuts = np.quantile(values, np.arange(1, many) / many)
+        edges = wide_enough(values, np.unique(on_grid(cuts, step)), rows_a_bin)
+    if not len(edges):  # one bin: a uniform one with the median and the quartiles of the values
+        first, middle, last = np.quantile(values, [0.25, 0.5, 0.75])
+        step = step or grid_step(np.array([0.0, abs(middle) or 1.0]))
+        half = max(float(last - first), step)
+        low, high = on_grid(np.array([middle - half, middle + half]), step)
+        low = max(low, 0.0) if positive else low
+        return np.array([low]), np.array([max(high, low + step)]), np.array([len(values)]), tails
+    held = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1)
+    limits = (edges[0] if positive else math.inf, 1 - edges[-1] if positive and unit else math.inf)
+    beyond = (edges[0] - values[values < edges[0]] - resolution / 2, values[values >= edges[-1]] - edges[-1])
+    for side in (0, 1):
+        tails[:, side] = tail(beyond[side] + side * resolution / 2, step, limits[side])
+    low, high = np.concatenate([[edges[0]], edges]), np.concatenate([edges, [edges[-1]]])
+    low[0], high[-1] = edges[0] - tails[2, 0], edges[-1] + tails[2, 1]
+    return low, high, held, tails
+
+
+def on_grid(values: FloatArray, step: float) -> FloatArray:
+    """The nearest multiples of the step; decimal, without the dust of the product."""
+    digits = max(0, -math.floor(math.log10(step)))
+    return np.round(np.round(values / step) * step, min(digits, 300))
+
+
+def wide_enough(values: FloatArray, edges: FloatArray, rows_a_bin: int) -> FloatArray:
+    """Those edges between which at least so many rows lie, and beyond which, too."""
+    below = np.searchsorted(np.sort(values), edges, side="left")
+    kept: list[int] = []
+    start = 0
+    for i, count in enumerate(below):
+        if count - start >= rows_a_bin and len(values) - count >= rows_a_bin:
+            kept.append(i)
+            start = int(count)
+    return edges[kept]
+
+
+def tail(excess: FloatArray, step: float, limit: float) -> tuple[float, float, float]:
+    """Scale, shape and reach of the generalised Pareto tail with the rounded median and upper quartile of `excess`."""
+    half, most = np.maximum(on_grid(np.quantile(excess, [0.5, 0.75]), step), step).tolist()
+    shape = min(max(math.log2(max(most / half - 1, 1e-3)), SHAPES[0]), SHAPES[1])
+    scale = half * shape / math.expm1(shape * math.log(2)) if abs(shape) > 1e-6 else half / math.log(2)
+    end = -scale / shape if shape < 0 else math.inf
+    farthest = scale * (math.expm1(shape * math.log(1000)) / shape if abs(shape) > 1e-6 else math.log(1000))
+    return scale, shape, min(end, limit, farthest)
+
+
+def _margin(
+    counts: IntArray, low: FloatArray, high: FloatArray, missing: float, resolution: float, tails: FloatArray
+) -> Margin:
+    share = counts / counts.sum()
+    given = [torch.from_numpy(np.ascontiguousarray(part, dtype=np.float64)) for part in (share, low, high, *tails)]
+    return Margin(given[0], given[1], given[2], missing, resolution, given[3], given[4], given[5])
+
+
+class Codes:
+    """A margin as arrays, for reading rows into codes and positions, and back."""
+
+    def __init__(self, margin: Margin) -> None:
+        self.share, self.low, self.high = margin.share.numpy(), margin.low.numpy(), margin.high.numpy()
+        self.margin = margin
+        self.upper = np.cumsum(self.share)
+        self.upper[-1] = 1.0
+        self.lower = np.concatenate([[0.0], self.upper[:-1]])
+        self.is_atom = self.low == self.high
+        self.atoms, self.bins = np.flatnonzero(self.is_atom), np.flatnonzero(~self.is_atom)
+
+    def __len__(self) -> int:
+        return len(self.share)
+
+    def read(self, column: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Code of each value, len(self) where it is missing; and its position."""
+        missing = np.isnan(column)
+        x = np.where(missing, self.low[0], column)
+        code = np.zeros(len(x), dtype=np.int64)
+        if len(self.atoms):
+            near = nearest_atom(x, self.low[self.atoms])
+            code = self.atoms[near]
+        if len(self.bins):
+            apart = x != self.low[code] if len(self.atoms) else np.ones(len(x), dtype=bool)
+            inner = self.low[self.bins][1:]
+            code = np.where(apart, self.bins[np.searchsorted(inner, x, side="right")], code)
+        width = np.where(self.is_atom, 1.0, self.high - self.low)[code]
+        within = np.where(self.is_atom[code], 0.5, np.clip((x - self.low[code]) / width, 0.0, 1.0))
+        tails = self._tails(code) if len(self.bins) > 1 else []
+        for side, rows in tails:
+            edge = self.high[self.bins[0]] if side == 0 else self.low[self.bins[-1]]
+            beyond = np.abs(x[rows] - edge)
+            below = self._below(beyond, side)
+            within[rows] = 1 - below if side == 0 else below
+        position = self.lower[code] + self.share[code] * within
+        return np.where(missing, len(self), code), position
+
+    def read_categories(self, column: FloatArray) -> IntArray:
+        """The same of codes of categories; one that has no share counts as the last."""
+        missing = np.isnan(column)
+        place = np.searchsorted(self.low, np.where(missing, 0, column))
+        place = np.minimum(place, len(self) - 1)
+        place = np.where(self.low[place] == column, place, len(self) - 1)
+        return np.where(missing, len(self), place)
+
+    def values(self, position: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Code and value at each position."""
+        code = np.minimum(np.searchsorted(self.upper, position, side="right"), len(self) - 1)
+        within = np.clip((position - self.lower[code]) / self.share[code], 0.0, 1.0)
+        x = self.low[code] + within * (self.high - self.low)[code]
+        tails = self._tails(code) if len(self.bins) > 1 else []
+        for side, rows in tails:
+            beyond = self._beyond(1 - within[rows] if side == 0 else within[rows], side)
+            x[rows] = self.high[self.bins[0]] - beyond if side == 0 else self.low[self.bins[-1]] + beyond
+        if self.margin.resolution > 0:
+            free = ~self.is_atom[code]
+            digits = round(-math.log10(self.margin.resolution))
+            whole = np.floor(x[free] / self.margin.resolution + 1e-9) * self.margin.resolution
+            x[free] = np.round(whole, digits)
+        return code, x
+
+    def _tails(self, code: IntArray) -> list[tuple[int, NDArray[np.bool_]]]:
+        return [(0, code == self.bins[0]), (1, code == self.bins[-1])]
+
+    def _below(self, beyond: FloatArray, side: int) -> FloatArray:
+        """The share of a tail that lies nearer to its inner edge than `beyond`."""
+        scale, shape, reach = (float(part[side]) for part in (self.margin.scale, self.margin.shape, self.margin.reach))
+        whole = 1 - survival(np.array([reach]), scale, shape)[0]
+        return np.minimum((1 - survival(np.minimum(beyond, reach), scale, shape)) / whole, 1.0)
+
+    def _beyond(self, share: FloatArray, side: int) -> FloatArray:
+        """The inverse of `_below`."""
+        scale, shape, reach = (float(part[side]) for part in (self.margin.scale, self.margin.shape, self.margin.reach))
+        whole = 1 - survival(np.array([reach]), scale, shape)[0]
+        log_left = np.log1p(-np.clip(share * whole, 0.0, 1 - 1e-12))
+        far = scale * (np.expm1(-shape * log_left) / shape if abs(shape) > 1e-6 else -log_left)
+        return np.minimum(far, reach)
+
+
+def survival(x: FloatArray, scale: float, shape: float) -> FloatArray:
+    """1 - F of the generalised Pareto distribution."""
+    if abs(shape) <= 1e-6:
+        return np.exp(-x / scale)
+    return np.maximum(1 + shape * x / scale, 0.0) ** (-1 / shape)
+
+
+def group_codes(share: FloatArray, most: int, ordered: bool) -> IntArray:
+    """Codes in at most `most` groups: neighbours of about equal share, or the largest alone and one for the rest."""
+    if len(share) <= most:
+        return np.arange(len(share))
+    if ordered:
+        middle = np.cumsum(share) - share / 2
+        return np.unique((middle * most).astype(np.int64), return_inverse=True)[1].astype(np.int64)
+    place = np.empty(len(share), dtype=np.int64)
+    place[np.argsort(-share, kind="stable")] = np.arange(len(share))
+    return np.minimum(place, most - 1)
