@@ -25,7 +25,7 @@ BENCHMARKS = {
     "generators": "benchmarks.generators",
 }
 # Tables of stored results, with options of their own and without the peers' environment: a module with `main(options)`.
-STORED = {"truth": "benchmarks.truth.__main__"}
+STORED = {"truth": "benchmarks.truth.__main__", "drift": "benchmarks.drift"}
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,0 +1,191 @@
+"""What the statistics of the test are worth: p-values from draws under "no difference", down to about 1e-4.
+
+A statistic is a sum of z^2 over functions of a family, or the largest of them. Its null is drawn by the bootstrap for a
+few numbers m of new rows: n rows and m rows, both with replacement, from rows of the reference. Each statistic is
+first put on the scale -log p of a simple law matched to the draws,
+
+    sum:  a gamma distribution shifted to three cumulants (Pearson type III), exact for sums of few independent z^2,
+    max:  1 - (1 - P(z^2 > q))^k, k from the draws' median,
+
+on which the null is close to an exponential of mean one whatever m and the family are. What is left is corrected by a
+table of quantiles and, above the one at `TAIL`, by an exponential tail whose mean is half that of the draws beyond it
+and half that of the draws of all m. Between the m of the tables log p is linear in log m; beyond them the nearest is
+used.
+
+The smallest p of the statistics of a family, and the smallest p of all families, are statistics of the second kind, and
+have tables of their own from the same draws, so that their dependence is in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from scipy import special
+from torch import Tensor
+
+TAIL = 0.1  # share of draws that are its tail
+LEVELS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, TAIL)
+MIN_TAIL_MEAN, MAX_TAIL_MEAN = 0.7, 3.0
+LEAST_P = 1e-12
+SUM, MAX = "sum", "max"
+_Array = NDArray[np.float64]
+
+
+def _log_p_of_max(log_p: _Array, k: float) -> _Array:
+    """log(1 - (1 - p)^k) for the smallest p of k."""
+    p = np.exp(np.minimum(log_p, -1e-300))
+    small = log_p + math.log(k)
+    with np.errstate(divide="ignore"):
+        exact = np.log(-np.expm1(k * np.log1p(-np.minimum(p, 1 - 1e-15))))
+    return np.where(k * p < 1e-12, small, exact)
+
+
+def _log_p_of_square(q: _Array) -> _Array:
+    """log P(z^2 > q) of a standard normal z."""
+    return math.log(2) + special.log_ndtr(-np.sqrt(q))
+
+
+def _matched_count(log_p: _Array) -> float:
+    """k at which the smallest p of k has the median of these."""
+    median = math.exp(float(np.median(log_p)))
+    return max(math.log(0.5) / math.log1p(-min(max(median, 1e-300), 1 - 1e-9)), 0.1)
+
+
+def _log_p_of_sum(q: _Array, shape: float, scale: float, start: float) -> _Array:
+    """log of the upper tail of a shifted gamma distribution."""
+    x = np.maximum((q - start) / scale, 0.0)
+    p = special.gammaincc(shape, x)
+    # far out: x^(a-1) e^-x / gamma(a) / (1 - (a-1)/x)
+    far = (shape - 1) * np.log(np.maximum(x, 1e-300)) - x - special.gammaln(shape)
+    far = far - np.log(np.maximum(1 - (shape - 1) / np.maximum(x, 1e-300), 0.1))
+    with np.errstate(divide="ignore"):
+        return np.where(p > 1e-250, np.log(np.maximum(p, 1e-300)), far)
+
+
+def _matched_gamma(q: _Array) -> tuple[float, float, float]:
+    """Shape, scale and start with the mean, variance and skewness of `q`."""
+    mean, deviation = float(q.mean()), float(q.std())
+    if not deviation > 0:
+        return 1.0, 1.0, mean
+    skewness = min(max(float((((q - mean) / deviation) ** 3).mean()), 0.05), 4.0)
+    shape = 4 / skewness**2
+    scale = deviation / math.sqrt(shape)
+    return shape, scale, mean - shape * scale
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Null tables of several statistics at several sizes."""
+
+    kinds: tuple[str, ...]  # a statistic: "sum", "max", or "smallest"
+    matched: Float[Tensor, "g s 3"]  # of the matched law
+    quantiles: Float[Tensor, "g s l"]  # of -log p under it, at LEVELS
+    tail: Float[Tensor, "g s"]  # mean excess beyond the last quantile
+
+    @classmethod
+    def fit(cls, draws: Float[Tensor, "g b s"], kinds: Sequence[str]) -> Tables:
+        """From `b` draws of each statistic at each size."""
+        sizes, _, count = draws.shape
+        matched = torch.zeros(sizes, count, 3, dtype=torch.float64)
+        quantiles = torch.zeros(sizes, count, len(LEVELS), dtype=torch.float64)
+        tail = torch.zeros(sizes, count, dtype=torch.float64)
+        for g in range(sizes):
+            for s, kind in enumerate(kinds):
+                q = draws[g, :, s].double().numpy()
+                law = _matched_gamma(q) if kind == SUM else (_matched_count(_single(q, kind)), 0.0, 0.0)
+                surprise = -_log_p(q, kind, law)
+                matched[g, s] = torch.tensor(law)
+                quantiles[g, s] = torch.as_tensor(np.quantile(surprise, 1 - np.array(LEVELS)))
+                beyond = surprise[surprise > float(quantiles[g, s, -1])] - float(quantiles[g, s, -1])
+                tail[g, s] = float(beyond.mean()) if len(beyond) else 1.0
+        tail = ((tail + tail.mean(0)) / 2).clamp(MIN_TAIL_MEAN, MAX_TAIL_MEAN)
+        return cls(tuple(kinds), matched, quantiles, tail)
+
+    def log_p(self, q: Float[Tensor, "b s"], at: int) -> Float[Tensor, "b s"]:
+        """log p of statistics at the size of place `at`."""
+        found = [self._one(q[:, s].double().numpy(), at, s) for s in range(len(self.kinds))]
+        return torch.as_tensor(np.stack(found, 1))
+
+    def _one(self, q: _Array, at: int, s: int) -> _Array:
+        surprise = -_log_p(q, self.kinds[s], tuple(self.matched[at, s].tolist()))
+        knots = np.maximum.accumulate(np.concatenate([[0.0], self.quantiles[at, s].numpy()]))
+        knots = knots + 1e-12 * np.arange(len(knots))  # ties of statistics that take few values
+        logs = np.log(np.concatenate([[1.0], LEVELS]))
+        beyond = math.log(TAIL) - (surprise - knots[-1]) / float(self.tail[at, s])
+        return np.where(surprise > knots[-1], beyond, np.interp(surprise, knots, logs))
+
+    def averaged(self, other: Tables, share: float) -> Tables:
+        """With weight `share` on this one."""
+
+        def mean(a: Tensor, b: Tensor) -> Tensor:
+            return share * a + (1 - share) * b
+
+        matched, quantiles = mean(self.matched, other.matched), mean(self.quantiles, other.quantiles)
+        return Tables(self.kinds, matched, quantiles, mean(self.tail, other.tail))
+
+
+def _single(q: _Array, kind: str) -> _Array:
+    """log p of the largest z^2 if it were the only one; a smallest p is given as -log p already."""
+    return _log_p_of_square(q) if kind == MAX else -q
+
+
+def _log_p(q: _Array, kind: str, law: tuple[float, ...]) -> _Array:
+    return _log_p_of_sum(q, *law) if kind == SUM else _log_p_of_max(_single(q, kind), law[0])
+
+
+@dataclass(frozen=True)
+class Null:
+    """The null of all statistics, of the families and of the whole."""
+
+    sizes: tuple[int, ...]  # of the new sample, ascending
+    family: tuple[str, ...]  # of each statistic
+    statistics: Tables
+    families: Tables
+    whole: Tables
+
+    @classmethod
+    def fit(
+        cls, draws: Float[Tensor, "g b s"], sizes: Sequence[int], family: Sequence[str], kinds: Sequence[str]
+    ) -> Null:
+        """From draws of every statistic at each of `sizes`."""
+        statistics = Tables.fit(draws, kinds)
+        names = list(dict.fromkeys(family))
+        logs = torch.stack([statistics.log_p(draws[g], g) for g in range(len(sizes))])
+        smallest = torch.stack([-logs[:, :, [f == name for f in family]].amin(2) for name in names], 2)
+        families = Tables.fit(smallest, ["smallest"] * len(names))
+        logs = torch.stack([families.log_p(smallest[g], g) for g in range(len(sizes))])
+        whole = Tables.fit(-logs.amin(2, keepdim=True), ["smallest"])
+        return cls(tuple(sizes), tuple(family), statistics, families, whole)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The families."""
+        return tuple(dict.fromkeys(self.family))
+
+    def p_values(self, q: Float[Tensor, "b s"], m: float) -> tuple[Tensor, Tensor, Tensor]:
+        """p of the whole (b), of the families (b, f) and of each statistic (b, s), for `m` new units."""
+        statistics = self._between(self.statistics, q, m)
+        smallest = [-statistics[:, [f == name for f in self.family]].amin(1) for name in self.names]
+        families = self._between(self.families, torch.stack(smallest, 1), m)
+        whole = self._between(self.whole, -families.amin(1, keepdim=True), m)
+        least = math.log(LEAST_P)
+        return tuple(logs.clamp_min(least).exp() for logs in (whole[:, 0], families, statistics))  # type: ignore[return-value]
+
+    def _between(self, tables: Tables, q: Float[Tensor, "b s"], m: float) -> Float[Tensor, "b s"]:
+        place = float(np.interp(math.log(m), np.log(self.sizes), np.arange(len(self.sizes))))
+        low, share = int(place), place - int(place)
+        logs = tables.log_p(q, low)
+        return logs if share == 0 else (1 - share) * logs + share * tables.log_p(q, low + 1)
+
+    def averaged(self, other: Null, share: float) -> Null:
+        """With weight `share` on this one; both have the same statistics and sizes."""
+        parts = [
+            getattr(self, name).averaged(getattr(other, name), share) for name in ("statistics", "families", "whole")
+        ]
+        return Null(self.sizes, self.family, *parts)

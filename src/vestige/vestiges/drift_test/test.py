@@ -1,0 +1,366 @@
+"""A test of "no difference" between deleted rows and new ones, from stored moments of a fixed dictionary.
+
+Kept of the reference are n and, for every function f of the `Dictionary`, sum f and sum f^2. For m new rows
+
+    z = (mean_p f - mean_q f) / sqrt(v (1/n + 1/m)),   v = ((n - 1) s_p^2 + (m - 1) s_q^2) / (n + m - 2),
+
+with the *pooled* variance: with that of the reference alone the level of a 5 % test is .09-.10. A family's statistics
+are the sum of its z^2 and the largest of them, and the families are combined by the smallest p-value (`null`). The
+indicator of a code that no row of the reference has (a new category, a first missing cell) has no variance to be held
+against: it counts with that of a share of max(10/n, .01).
+
+Learnt families have an n of their own: `of` sets rows aside on which the dictionary is fitted, which only the other
+families count. Fewer than 300 such rows learn nothing, and every family is then taken of all rows.
+
+With `block` = b rows are taken b at a time, in the order in which they come: every f is replaced by its mean over a
+block, and n and m count blocks. That is the moving-block variance of autocorrelated rows with blocks side by side, and
+the bootstrap draws whole blocks; it holds for b well above the time in which rows forget (Künsch 1989). Rows left over
+at the end of a batch are not counted, so batches should be multiples of b.
+
+Nothing that is stored belongs to fewer than 50 rows of the sample the dictionary was fitted on, and no number to a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.core import InputError, checks, rng
+from vestige.core.checks import refuse
+from vestige.store import encode
+from vestige.vestiges.drift_test.columns import MIN_ROWS, MIN_SHARE
+from vestige.vestiges.drift_test.dictionary import FAMILIES, LEARN_ROWS, Dictionary
+from vestige.vestiges.drift_test.null import MAX, SUM, Null
+
+MIN_NEW_ROWS, MIN_NEW_BLOCKS = 30, 10
+SIZES = (30, 100, 300, 1000, 3000, 10_000)
+BLOCK_SIZES = (10, 30, 100, 300, 1000)
+LEARN_SHARE, MOST_LEARN_ROWS = 0.3, 5000
+POOL = 4096  # units that the null is drawn from
+DRAWS = 1000
+MOST_WORK = 2.5e9  # functions x units x draws of one product
+CHUNK = 1024  # rows at a time
+KINDS = ("number", "category")
+NEW_SHARE = 10  # rows: share of the reference that stands for that of a code it has not
+
+
+@dataclass(frozen=True)
+class ColumnShift:
+    """The function of one column whose mean differs most, and its p-value corrected for all functions and columns."""
+
+    column: int
+    what: str
+    z: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class DriftFound:
+    """The p-value of "no difference", that of each family, and the strongest difference of each column."""
+
+    p_value: float
+    families: dict[str, float]
+    columns: tuple[ColumnShift, ...]
+    n: int
+    m: int
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over units (rows, or blocks of them) of every function and of its square."""
+
+    units: int
+    units_learnt: int  # of the learnt families
+    total: Float[Tensor, " f"]
+    squares: Float[Tensor, " f"]
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(
+            self.units + other.units,
+            self.units_learnt + other.units_learnt,
+            self.total + other.total,
+            self.squares + other.squares,
+        )
+
+
+def unit_values(dictionary: Dictionary, cells: Float[Tensor, "n c"], block: int) -> Float[Tensor, "f k"]:
+    """The value of every function at every row, or its mean over every whole block of rows."""
+    whole = len(cells) // block * block
+    values = dictionary.evaluate(cells[:whole])
+    return values if block == 1 else values.reshape(len(values), -1, block).mean(2)
+
+
+def moments(dictionary: Dictionary, cells: Float[Tensor, "n c"], block: int) -> Moments:
+    """Of all functions over `cells`, some rows at a time."""
+    f = sum(dictionary.sizes.values())
+    units = len(cells) // block
+    total, squares = torch.zeros(f, dtype=torch.float64), torch.zeros(f, dtype=torch.float64)
+    step = max(CHUNK // block, 1) * block
+    for start in range(0, units * block, step):
+        values = unit_values(dictionary, cells[start : min(start + step, units * block)], block)
+        total += values.sum(1)
+        squares += values.square().sum(1)
+    return Moments(units, units, total, squares)
+
+
+def squared_z(
+    p_mean: Tensor, p_square: Tensor, n: Tensor, q_mean: Tensor, q_square: Tensor, m: Tensor, floor: Tensor
+) -> Tensor:
+    """z^2 of every function from means of f and of f^2; `floor` is the least variance. Shapes broadcast."""
+    within = n * (p_square - p_mean**2).clamp_min(0) + m * (q_square - q_mean**2).clamp_min(0)
+    variance = torch.maximum(within / (n + m - 2), floor)
+    gap = (p_mean - q_mean).square()
+    return torch.where(gap > 0, gap / (variance * (1 / n + 1 / m)).clamp_min(1e-30), torch.zeros_like(gap))
+
+
+def statistics(z2: Float[Tensor, "b f"], spans: dict[str, slice]) -> Float[Tensor, "b s"]:
+    """Sum and maximum of each family."""
+    parts = []
+    for name, span in spans.items():
+        family = z2[:, span]
+        parts += [family.sum(1)] if name == "random" else [family.sum(1), family.amax(1)]
+    return torch.stack(parts, 1)
+
+
+def _layout(spans: dict[str, slice]) -> tuple[list[str], list[str]]:
+    """Family and kind of each statistic, in the order of `statistics`."""
+    pairs = [(name, kind) for name in spans for kind in ((SUM,) if name == "random" else (SUM, MAX))]
+    return [name for name, _ in pairs], [kind for _, kind in pairs]
+
+
+def _spans(dictionary: Dictionary) -> dict[str, slice]:
+    return {name: span for name, span in dictionary.spans.items() if span.stop > span.start}
+
+
+def _counts(dictionary: Dictionary, units: float, units_learnt: float, dtype: torch.dtype) -> Float[Tensor, " f"]:
+    """The n of every function."""
+    n = torch.full((sum(dictionary.sizes.values()),), float(units), dtype=dtype)
+    n[dictionary.learnt] = float(units_learnt)
+    return n
+
+
+def _floor(dictionary: Dictionary, rows: int, block: int, like: Tensor) -> Float[Tensor, " f"]:
+    """The least variance: that of codes no row had, nearly none for the others."""
+    floor = torch.full_like(like, 1e-12)
+    share = max(NEW_SHARE / rows, MIN_SHARE)
+    shares = (
+        torch.stack([dictionary.columns[j].shares[k] for j, k in dictionary.indicators.T.tolist()])
+        if (dictionary.indicators.numel())
+        else torch.zeros(0)
+    )
+    floor[: len(shares)][shares == 0] = share * (1 - share) / block
+    return floor
+
+
+def drawn_null(
+    dictionary: Dictionary,
+    pool: Float[Tensor, "f k"],
+    units: int,
+    units_learnt: int,
+    *,
+    rows: int,
+    block: int,
+    seed: int,
+) -> Null:
+    """The null of a reference of so many units, both sides drawn from `pool`."""
+    spans, k = _spans(dictionary), pool.shape[1]
+    draws = max(min(DRAWS, int(MOST_WORK / pool.numel())), 300)
+    centred = (pool - pool.mean(1, keepdim=True)).to(torch.float32)
+    both = torch.cat([centred, centred.square()])
+    generator = rng.fork(seed, "null")
+    floor = _floor(dictionary, rows, block, centred[:, 0])[:, None]
+
+    def means(size: int) -> tuple[Tensor, Tensor]:
+        """Means of f and f^2 over `size` units drawn with replacement; huge samples are drawn smaller and shrunk."""
+        drawn = min(size, 2 * k)
+        counts = torch.zeros(draws, k)
+        picked = torch.randint(k, (draws, drawn), generator=generator)
+        counts.scatter_add_(1, picked, torch.ones(draws, drawn))
+        found = both @ counts.T / drawn
+        if drawn < size:
+            whole = both.mean(1, keepdim=True)
+            found = whole + (found - whole) * (drawn / size) ** 0.5
+        return found[: len(pool)], found[len(pool) :]
+
+    n = _counts(dictionary, units, units_learnt, torch.float32)[:, None]
+    p_mean, p_square = means(units_learnt)
+    shrink = (units_learnt / n) ** 0.5
+    p_mean, p_square = p_mean * shrink, both[len(pool) :].mean(1, keepdim=True) * (1 - shrink) + p_square * shrink
+    sizes = SIZES if block == 1 else BLOCK_SIZES
+    found = []
+    for size in sizes:
+        q_mean, q_square = means(size)
+        z2 = squared_z(p_mean, p_square, n, q_mean, q_square, torch.tensor(float(size)), floor)
+        found.append(statistics(z2.T.double(), spans))
+    return Null.fit(torch.stack(found), sizes, *_layout(spans))
+
+
+@dataclass(frozen=True)
+class DriftTest:
+    """Moments of a reference sample under a frozen dictionary, and the null of their differences to new rows."""
+
+    dictionary: Dictionary
+    block: int
+    moments: Moments
+    null: Null
+
+    @classmethod
+    def of(
+        cls,
+        cells: Float[Tensor, "n c"],
+        kinds: Sequence[str] | None = None,
+        *,
+        block: int = 1,
+        seed: int = 0,
+        dictionary: Dictionary | None = None,
+    ) -> DriftTest:
+        """The test of the rows `cells`.
+
+        Parameters
+        ----------
+        cells
+            Numbers and codes of categories, NaN where they are missing; at least 50 rows (50 blocks).
+        kinds
+            "number" or "category" for each column; None: all numbers.
+        block
+            Rows that are taken together because they depend on each other, in the order in which they come.
+        seed
+            Of what is drawn: rows set aside, random features, the null.
+        dictionary
+            Functions that were fitted on *other* rows: every row then counts for every family, and tests under one
+            dictionary merge.
+        """
+        owner = "DriftTest.of"
+        kinds = tuple(kinds) if kinds is not None else ("number",) * cells.shape[1]
+        cells = _checked(cells, kinds, owner)
+        checks.whole(block, "block", owner, low=1)
+        units = len(cells) // block
+        if units < MIN_ROWS:
+            per = "" if block == 1 else f" (50 blocks of {block})"
+            refuse("cells", owner, f"at least {MIN_ROWS * block} rows{per}", len(cells))
+        if dictionary is not None:
+            if dictionary.kinds != kinds:
+                refuse("dictionary", owner, "one of columns of the same kinds", "others")
+            fitted_on, rest = cells[:0], cells
+        else:
+            learn, counted = _set_aside(units, block, seed)
+            fitted_on, rest = _rows(cells, learn, block), _rows(cells, counted, block)
+            learns = len(fitted_on) >= LEARN_ROWS
+            dictionary = Dictionary.fit(fitted_on if learns else cells, kinds, seed=seed, learn=learns)
+            fitted_on, rest = (fitted_on, rest) if learns else (cells[:0], cells)
+        found = moments(dictionary, rest, block)
+        if len(fitted_on):
+            aside = moments(dictionary, fitted_on, block)
+            total, squares = aside.total.clone(), aside.squares.clone()
+            total[dictionary.learnt], squares[dictionary.learnt] = 0, 0
+            found = found + Moments(aside.units, 0, total, squares)
+        order = torch.randperm(len(rest) // block, generator=rng.fork(seed, "pool"))[:POOL]
+        pool = unit_values(dictionary, _rows(rest, order.sort().values, block), block)
+        null = drawn_null(dictionary, pool, found.units, found.units_learnt, rows=len(cells), block=block, seed=seed)
+        return cls(dictionary, block, found, null)
+
+    @property
+    def n(self) -> int:
+        """Rows of the reference."""
+        return self.moments.units * self.block
+
+    def updated(self, cells: Float[Tensor, "n c"]) -> DriftTest:
+        """With more rows of the reference, under the same dictionary; the null stays as it is."""
+        cells = _checked(cells, self.dictionary.kinds, "DriftTest.updated")
+        return replace(self, moments=self.moments + moments(self.dictionary, cells, self.block))
+
+    def merge(self, other: DriftTest) -> DriftTest:
+        """Of both references; their dictionaries must be one, and null tables are averaged by rows."""
+        if self.block != other.block or not _same(self.dictionary, other.dictionary):
+            raise InputError(
+                "Two drift tests merge only under one dictionary and block: "
+                "make the second with DriftTest.of(rows, dictionary=first.dictionary, block=first.block)."
+            )
+        share = self.moments.units / (self.moments.units + other.moments.units)
+        return replace(self, moments=self.moments + other.moments, null=self.null.averaged(other.null, share))
+
+    def test(self, new: Float[Tensor, "m c"]) -> DriftFound:
+        """Whether the rows `new` come from the distribution of the reference; at least 30 rows (10 blocks)."""
+        owner = "DriftTest.test"
+        cells = _checked(new, self.dictionary.kinds, owner)
+        least = MIN_NEW_ROWS if self.block == 1 else MIN_NEW_BLOCKS * self.block
+        if len(cells) < least:
+            refuse("new", owner, f"at least {least} rows", len(cells))
+        q = moments(self.dictionary, cells, self.block)
+        z2, sign = self._squared_z(q)
+        spans = _spans(self.dictionary)
+        whole, families, _ = self.null.p_values(statistics(z2[None], spans), q.units)
+        return DriftFound(
+            float(whole[0]),
+            dict(zip(self.null.names, families[0].tolist(), strict=True)),
+            self._columns(z2, sign, q.units),
+            self.n,
+            len(cells),
+        )
+
+    def _squared_z(self, q: Moments) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"]]:
+        """z^2 of every function, and the sign of new less old."""
+        n = _counts(self.dictionary, self.moments.units, self.moments.units_learnt, torch.float64)
+        m = torch.tensor(float(q.units), dtype=torch.float64)
+        p_mean, q_mean = self.moments.total / n, q.total / m
+        floor = _floor(self.dictionary, self.n, self.block, p_mean)
+        z2 = squared_z(p_mean, self.moments.squares / n, n, q_mean, q.squares / m, m, floor)
+        return z2, (q_mean - p_mean).sign()
+
+    def _columns(self, z2: Float[Tensor, " f"], sign: Float[Tensor, " f"], units: int) -> tuple[ColumnShift, ...]:
+        """The strongest function of each column, against the null of the strongest of all."""
+        owner, of_columns = self.dictionary.owner, z2[self.dictionary.spans["columns"]]
+        place = [(f, k) for f, k in zip(*_layout(_spans(self.dictionary)), strict=True)].index(("columns", MAX))
+        found = []
+        for column in owner.unique().tolist():
+            mine = (owner == column).nonzero()[:, 0]
+            best = int(mine[of_columns[mine].argmax()])
+            q = torch.zeros(1, len(self.null.family), dtype=torch.float64)
+            q[0, place] = of_columns[best]
+            p = float(self.null.p_values(q, units)[2][0, place])
+            z = float(of_columns[best].sqrt() * sign[best])
+            found.append(ColumnShift(column, self.dictionary.what(best), z, p))
+        return tuple(found)
+
+
+def _checked(cells: Tensor, kinds: tuple[str, ...], owner: str) -> Float[Tensor, "n c"]:
+    """Cells at the door: finite or NaN, one column a kind."""
+    if cells.ndim != 2 or cells.shape[1] != len(kinds):
+        refuse("cells", owner, f"{len(kinds)} columns wide", f"shape {tuple(cells.shape)}")
+    for kind in kinds:
+        checks.one_of(kind, KINDS, "kinds", owner)
+    cells = cells.to(torch.float64)
+    if bool(cells.isinf().any()):
+        refuse("cells", owner, "finite, or NaN where a cell is missing", "infinite values")
+    return cells
+
+
+def _set_aside(units: int, block: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Units to learn from, and the others: drawn at random; of blocks, whole runs of neighbours."""
+    take = min(int(LEARN_SHARE * units), max(MOST_LEARN_ROWS // block, 1))
+    generator = rng.fork(seed, "set aside")
+    if block == 1:
+        order = torch.randperm(units, generator=generator)
+        return order[:take].sort().values, order[take:].sort().values
+    start = int(torch.randint(units, (1,), generator=generator))
+    turned = (torch.arange(units) + start) % units  # one run, which may pass the end
+    return turned[:take].sort().values, turned[take:].sort().values
+
+
+def _rows(cells: Float[Tensor, "n c"], units: Tensor, block: int) -> Float[Tensor, "k c"]:
+    """The rows of these units."""
+    whole = cells[: len(cells) // block * block]
+    return whole.reshape(-1, block, cells.shape[1])[units].reshape(-1, cells.shape[1])
+
+
+def _same(one: Dictionary, other: Dictionary) -> bool:
+    """Whether two dictionaries are the same functions."""
+    (a, a_tensors), (b, b_tensors) = encode(one), encode(other)
+    return a == b and all(torch.equal(a_tensors[key], b_tensors[key]) for key in a_tensors)
+
+
+__all__ = ["FAMILIES", "ColumnShift", "DriftFound", "DriftTest", "Moments"]

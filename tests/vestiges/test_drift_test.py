@@ -1,0 +1,343 @@
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.ensemble import RandomForestClassifier
+
+from vestige.core.errors import InputError, StoreError
+from vestige.store import decode, encode
+from vestige.vestiges.drift_test import Dictionary, DriftTest, trees
+from vestige.vestiges.drift_test import test as drift
+from vestige.vestiges.drift_test.columns import Column
+from vestige.vestiges.drift_test.null import MAX, SUM, Null, Tables
+
+KINDS = ("number", "number", "number", "category", "number")
+
+
+def table(n, seed=0):
+    """Numbers that depend on each other, a category with rare codes, a column with zeros and missing cells."""
+    generator = np.random.default_rng(seed)
+    a = generator.normal(size=n)
+    b, c = 0.7 * a + generator.normal(size=n), generator.normal(size=n)
+    category = np.minimum(generator.geometric(0.4, n) - 1, 9).astype(float)
+    sparse = np.where(generator.random(n) < 0.5, 0.0, generator.exponential(size=n))
+    sparse[generator.random(n) < 0.1] = np.nan
+    return torch.as_tensor(np.stack([a, b, c, category, sparse], 1))
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return DriftTest.of(table(2000), KINDS)
+
+
+# ---- columns and functions
+
+
+def test_bins_and_atoms_hold_fifty_rows_and_edges_are_rounded():
+    x = table(3000)
+    for j, kind in enumerate(KINDS):
+        column = Column.fit(x[:, j].contiguous(), kind, 16)
+        counts = torch.bincount(column.codes(x[:, j]), minlength=column.size)
+        assert int(counts.sum()) == 3000
+        assert int(counts[: column.size - 2].min()) >= 50
+        if kind == "number":
+            assert not bool(torch.isin(column.edges, x[:, j]).any())
+            step = 10.0 ** (np.floor(np.log10(column.scale)) - 1)
+            assert torch.allclose(column.edges / step, (column.edges / step).round())
+    assert int(counts[-1]) == int(x[:, 4].isnan().sum())
+    assert column.atoms.tolist() == [0.0]
+
+
+def test_rare_categories_share_a_code():
+    x = torch.tensor([0.0] * 500 + [1.0] * 300 + [2.0] * 40 + [3.0] * 30)
+    column = Column.fit(x.double(), "category", 16)
+    assert column.atoms.tolist() == [0.0, 1.0]
+    assert column.codes(torch.tensor([2.0, 3.0, 7.0, 1.0]).double()).tolist() == [2, 2, 2, 1]
+
+
+def test_leaves_are_those_of_the_forest():
+    x = torch.randn(5, 800, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[1] += x[0]
+    grown = trees.grow(x, torch.arange(5), trees=4, leaves=8, depth=5, seed=0)
+    member = grown.leaves(x)
+    assert int(member.sum(1).min()) >= 50
+    for t in range(4):  # leaves of one tree exclude each other
+        assert int(member[grown.tree == t].sum(0).max()) <= 1
+    model = RandomForestClassifier(1, max_leaf_nodes=6, random_state=0).fit(x.T.float(), (x[0] * x[1] > 0).long())
+    tree = model.estimators_[0].tree_
+    leaves = torch.tensor(np.flatnonzero(tree.children_left < 0))
+    tensors = [
+        torch.tensor(getattr(tree, k))[None] for k in ("feature", "threshold", "children_left", "children_right")
+    ]
+    tensors[0] = tensors[0].clamp_min(-1)
+    ours = trees.Trees(*tensors, torch.zeros_like(leaves), leaves, 6).leaves(x)
+    assert ours.T.argmax(1).tolist() == [leaves.tolist().index(k) for k in tree.apply(x.T.float().numpy())]
+
+
+def test_functions_are_what_they_say(reference):
+    dictionary, x = reference.dictionary, table(200, seed=3)
+    values, spans = dictionary.evaluate(x), dictionary.spans
+    assert len(values) == sum(dictionary.sizes.values())
+    missing = next(
+        k for k in range(spans["columns"].stop) if dictionary.what(k) == "missing" and dictionary.owner[k] == 4
+    )
+    assert torch.equal(values[missing], x[:, 4].isnan().double())
+    ranks = [dictionary.columns[j].linear[dictionary.columns[j].codes(x[:, j])] for j in range(3)]
+    mean, scale = dictionary.unit_mean, dictionary.unit_scale
+    raw = {(j, -1): r for j, r in enumerate(ranks)} | {(j, -3): r.sign() * r.abs() ** 0.5 for j, r in enumerate(ranks)}
+
+    def unit(u):
+        key = int(dictionary.unit_column[u]), int(dictionary.unit_code[u])
+        return (raw[key] - mean[u]) / scale[u] if key in raw else None
+
+    checked = 0
+    for name, index in (("pairs", dictionary.pairs), ("triples", dictionary.triples)):
+        for k, parts in enumerate(index.T.tolist()):
+            factors = [unit(u) for u in parts]
+            if all(f is not None for f in factors):
+                assert torch.allclose(values[spans[name].start + k], torch.stack(factors).prod(0))
+                checked += 1
+    assert checked == 4
+
+
+# ---- z and p-values
+
+
+def test_z_is_students_t_with_pooled_variance():
+    x, y = np.random.default_rng(0).normal(size=(50, 3)), np.random.default_rng(1).normal(0.3, 2, size=(20, 3))
+    p, q = torch.as_tensor(x), torch.as_tensor(y)
+    sizes = torch.tensor(50.0), torch.tensor(20.0)
+    z2 = drift.squared_z(
+        p.mean(0), p.square().mean(0), sizes[0], q.mean(0), q.square().mean(0), sizes[1], torch.tensor(0.0)
+    )
+    assert np.allclose(z2, stats.ttest_ind(x, y).statistic ** 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "draw", "quantile"),
+    [
+        (SUM, lambda g, b: g.chisquare(7, b), lambda p: stats.chi2(7).isf(p)),
+        (MAX, lambda g, b: (g.normal(size=(b, 40)) ** 2).max(1), lambda p: stats.chi2(1).isf(1 - (1 - p) ** (1 / 40))),
+    ],
+)
+def test_p_values_hold_far_into_the_tail(kind, draw, quantile):
+    draws = torch.as_tensor(draw(np.random.default_rng(0), 5 * 1000).reshape(5, 1000, 1))
+    tables = Tables.fit(draws, [kind])
+    for p, factor in ((0.5, 1.1), (0.05, 1.25), (1e-3, 1.8), (1e-4, 2.5)):
+        q = torch.tensor([[float(quantile(p))]])
+        found = np.exp([float(tables.log_p(q, g)) for g in range(5)])
+        assert p / factor < np.median(found) < p * factor
+
+
+def test_the_smallest_p_is_corrected_for_how_many_there_are():
+    generator = np.random.default_rng(0)
+    draws = torch.as_tensor(generator.chisquare(1, size=(2, 2000, 3)))
+    null = Null.fit(draws, (100, 1000), ("a", "b", "c"), (SUM,) * 3)
+    fresh = torch.as_tensor(generator.chisquare(1, size=(4000, 3)))
+    whole, families, _ = null.p_values(fresh, 300)
+    assert abs(float((whole < 0.05).double().mean()) - 0.05) < 0.015
+    assert float((families.amin(1) < 0.05).double().mean()) > 0.12
+    assert bool((families.amin(1) <= whole + 1e-9).all())
+
+
+def test_between_two_sizes_log_p_is_interpolated():
+    generator = np.random.default_rng(0)
+    draws = torch.as_tensor(np.stack([generator.chisquare(1, (1000, 1)), 2 * generator.chisquare(1, (1000, 1))]))
+    null, q = Null.fit(draws, (100, 10_000), ("a",), (SUM,)), torch.tensor([[5.0]])
+    low, middle, high = (float(null.p_values(q, m)[2].log()) for m in (100, 1000, 10_000))
+    assert middle == pytest.approx((low + high) / 2)
+    assert low < high - 0.5
+    assert float(null.p_values(q, 50)[2].log()) == low
+
+
+# ---- the test
+
+
+def test_no_difference_is_rarely_found():
+    found = []
+    for seed in range(12):  # of few rows, so that it is fast; `test_level_of_redrawn_references` has more
+        test = DriftTest.of(table(250, seed=100 + seed), KINDS, seed=seed)
+        found += [test.test(table(80, seed=1000 + 10 * seed + k)).p_value < 0.05 for k in range(10)]
+    assert sum(found) <= 14  # 6 are expected; 15 have a chance of .001
+
+
+def test_a_shift_is_found_and_its_column_named(reference):
+    new = table(500, seed=9)
+    new[:, 2] += 0.4
+    found = reference.test(new)
+    assert found.p_value < 1e-4
+    assert found.families["columns"] < 1e-4
+    strongest = min(found.columns, key=lambda shift: shift.p_value)
+    assert strongest.column == 2
+    assert strongest.z > 4
+    assert all(shift.p_value > 0.01 for shift in found.columns if shift.column != 2)
+
+
+def test_parity_of_three_columns_is_seen_by_triples_alone(reference):
+    new = table(8000, seed=10)
+    zero = (new[:, 3] == 0).double()
+    parity = new[:, 1].sign() * new[:, 2].sign() * (zero - zero.mean())
+    keep = torch.rand(len(new), generator=torch.Generator().manual_seed(0)) < (1 + parity) / 1.6
+    found = reference.test(new[keep][:2000])
+    assert found.families["triples"] < 1e-6
+    assert found.families["columns"] > 1e-3
+    assert found.families["pairs"] > 1e-3
+    assert found.p_value < 1e-5
+
+
+def test_a_broken_correlation_is_found(reference):
+    new = table(1000, seed=11)
+    new[:, 0] = new[torch.randperm(1000, generator=torch.Generator().manual_seed(0)), 0]
+    found = reference.test(new)
+    assert found.families["pairs"] < 1e-6
+    assert found.families["leaves"] < 1e-6
+    assert found.families["columns"] > 1e-3
+
+
+def test_a_new_category_and_a_first_missing_cell_are_found(reference):
+    new = table(400, seed=12)
+    new[:20, 1] = np.nan
+    found = reference.test(new)
+    assert min(found.columns, key=lambda s: s.p_value).what == "missing"
+    assert found.p_value < 1e-3
+    once = table(400, seed=12)
+    once[0, 1] = np.nan  # one cell is no proof
+    assert reference.test(once).p_value > 1e-3
+
+
+def test_shards_give_the_moments_of_the_whole(reference):
+    dictionary, x = reference.dictionary, table(1000, seed=5)
+    whole = DriftTest.of(x, KINDS, dictionary=dictionary)
+    shards = [DriftTest.of(part, KINDS, dictionary=dictionary) for part in x.split(100)]
+    merged = shards[0]
+    for shard in shards[1:]:
+        merged = merged.merge(shard)
+    streamed = shards[0].updated(x[100:730]).updated(x[730:])
+    for other in (merged, streamed):
+        assert other.moments.units == other.moments.units_learnt == 1000
+        assert torch.allclose(other.moments.total, whole.moments.total, rtol=1e-10, atol=1e-10)
+        assert torch.allclose(other.moments.squares, whole.moments.squares, rtol=1e-10, atol=1e-10)
+    tails = torch.stack([shard.null.whole.tail for shard in shards]).mean(0)
+    assert torch.allclose(merged.null.whole.tail, tails)
+
+
+def test_learnt_families_count_other_rows_than_they_were_learnt_on(reference):
+    x = table(2000)
+    assert reference.moments.units == 2000
+    assert reference.moments.units_learnt == 1400
+    whole = drift.moments(reference.dictionary, x, 1)
+    learnt = reference.dictionary.learnt
+    fixed = torch.ones(len(whole.total), dtype=torch.bool)
+    fixed[learnt] = False
+    assert torch.allclose(whole.total[fixed], reference.moments.total[fixed])
+    leaves = reference.dictionary.spans["leaves"]
+    assert float((reference.moments.total[leaves] / whole.total[leaves]).mean()) == pytest.approx(0.7, abs=0.03)
+
+
+def test_blocks_are_means_of_neighbours():
+    x = table(1200, seed=6)
+    test = DriftTest.of(x, KINDS, block=20)
+    assert test.n == 1200
+    values = test.dictionary.evaluate(x).reshape(-1, 60, 20).mean(2)
+    span = test.dictionary.spans["columns"]
+    assert torch.allclose(test.moments.squares[span], values[span].square().sum(1))
+
+
+def test_what_is_stored_comes_back_and_is_small(reference):
+    fields, tensors = encode(reference)
+    back = decode(DriftTest, fields, tensors)
+    new = table(100, seed=7)
+    assert back.test(new) == reference.test(new)
+    assert back.merge(reference).n == 4000
+    assert max(tensor.shape[-1] for tensor in tensors.values() if tensor.ndim) < 1000  # nothing has a number a row
+    assert sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()) < 100_000
+    with pytest.raises(StoreError, match="block"):
+        decode(DriftTest, {**fields, "block": "two"}, tensors)
+
+
+def test_same_seed_same_bits_and_arguments_are_left_alone():
+    x = table(400)
+    before = x.clone()
+    one, same, other = (DriftTest.of(x, KINDS, seed=seed) for seed in (0, 0, 1))
+    new = table(100, seed=1)
+    assert one.test(new) == same.test(new) != other.test(new)
+    assert torch.equal(x.nan_to_num(), before.nan_to_num())
+
+
+@pytest.mark.parametrize("odd", ["constant", "missing", "binary", "huge"])
+def test_odd_columns_are_no_obstacle(odd):
+    x, y = table(300), table(100, seed=1)
+    for side in (x, y):
+        fill = {"constant": 3.0, "missing": np.nan, "binary": side[:, 0] > 0, "huge": 1e30 * side[:, 0]}[odd]
+        side[:, 2] = fill
+    found = DriftTest.of(x, KINDS).test(y)
+    assert 1e-4 < found.p_value <= 1
+
+
+def test_a_single_column_is_enough():
+    x = table(400)[:, :1]
+    found = DriftTest.of(x).test(table(200, seed=2)[:, :1] + 1)
+    assert found.p_value < 1e-6
+
+
+def test_refusals(reference):
+    x = table(100)
+    with pytest.raises(InputError, match="at least 50 rows"):
+        DriftTest.of(x[:49], KINDS)
+    with pytest.raises(InputError, match=r"at least 500 rows \(50 blocks of 10\)"):
+        DriftTest.of(x, KINDS, block=10)
+    with pytest.raises(InputError, match="at least 30 rows"):
+        reference.test(x[:29])
+    with pytest.raises(InputError, match="5 columns wide"):
+        reference.test(x[:, :4])
+    with pytest.raises(InputError, match="one of category, number"):
+        DriftTest.of(x, ("text", *KINDS[1:]))
+    with pytest.raises(InputError, match="finite, or NaN"):
+        reference.test(x / 0)
+    with pytest.raises(InputError, match="same kinds"):
+        DriftTest.of(x, ("number",) * 5, dictionary=reference.dictionary)
+    with pytest.raises(InputError, match="merge only under one dictionary"):
+        reference.merge(DriftTest.of(x, KINDS))
+    with pytest.raises(InputError, match="merge only under one dictionary"):
+        reference.merge(DriftTest.of(table(500), KINDS, dictionary=reference.dictionary, block=2))
+
+
+def test_a_dictionary_stands_alone():
+    dictionary = Dictionary.fit(table(500), KINDS, seed=3)
+    assert dictionary.sizes["leaves"] > 10
+    assert Dictionary.fit(table(200), KINDS, seed=3).sizes["leaves"] == 0
+
+
+# ---- level, at length
+
+
+@pytest.mark.slow
+def test_level_of_redrawn_references():
+    found = []
+    for seed in range(60):
+        test = DriftTest.of(table(1200, seed=5000 + seed), KINDS, seed=seed)
+        sizes = itertools.cycle((40, 150, 600))
+        found += [test.test(table(next(sizes), seed=10**6 + 100 * seed + k)).p_value < 0.05 for k in range(34)]
+    assert 0.03 < np.mean(found) < 0.07
+
+
+def walk(n, seed):
+    """AR(1) rows."""
+    noise = np.random.default_rng(seed).normal(size=(n + 50, 3))
+    x = np.zeros_like(noise)
+    for t in range(1, len(x)):
+        x[t] = 0.8 * x[t - 1] + noise[t]
+    return torch.as_tensor(x[50:])
+
+
+@pytest.mark.slow
+def test_blocks_hold_the_level_of_autocorrelated_rows():
+    found = {1: [], 40: []}
+    for seed in range(25):
+        for block, results in found.items():
+            test = DriftTest.of(walk(4000, seed), block=block, seed=seed)
+            results += [test.test(walk(1200, 1000 + 20 * seed + k)).p_value < 0.05 for k in range(8)]
+    assert np.mean(found[1]) > 0.5
+    assert np.mean(found[40]) < 0.1
