@@ -10,7 +10,7 @@ from vestige.core.errors import InputError, StoreError
 from vestige.store import decode, encode
 from vestige.vestiges.drift_test import Dictionary, DriftTest, trees
 from vestige.vestiges.drift_test import test as drift
-from vestige.vestiges.drift_test.columns import Column
+from vestige.vestiges.drift_test.columns import CodedColumn
 from vestige.vestiges.drift_test.null import MAX, SUM, Null, Tables
 
 KINDS = ("number", "number", "number", "category", "number")
@@ -38,7 +38,7 @@ def reference():
 def test_bins_and_atoms_hold_fifty_rows_and_edges_are_rounded():
     x = table(3000)
     for j, kind in enumerate(KINDS):
-        column = Column.fit(x[:, j].contiguous(), kind, 16)
+        column = CodedColumn.fit(x[:, j].contiguous(), kind, 16)
         counts = torch.bincount(column.codes(x[:, j]), minlength=column.size)
         assert int(counts.sum()) == 3000
         assert int(counts[: column.size - 2].min()) >= 50
@@ -52,7 +52,7 @@ def test_bins_and_atoms_hold_fifty_rows_and_edges_are_rounded():
 
 def test_rare_categories_share_a_code():
     x = torch.tensor([0.0] * 500 + [1.0] * 300 + [2.0] * 40 + [3.0] * 30)
-    column = Column.fit(x.double(), "category", 16)
+    column = CodedColumn.fit(x.double(), "category", 16)
     assert column.atoms.tolist() == [0.0, 1.0]
     assert column.codes(torch.tensor([2.0, 3.0, 7.0, 1.0]).double()).tolist() == [2, 2, 2, 1]
 

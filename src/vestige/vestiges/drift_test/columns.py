@@ -31,7 +31,7 @@ NORMAL_IQR = 1.349  # interquartile range of a standard normal
 
 
 @dataclass(frozen=True)
-class Column:
+class CodedColumn:
     """How the cells of one column are coded, frozen."""
 
     kind: str
@@ -53,7 +53,7 @@ class Column:
         return self.bins + len(self.atoms) + 2
 
     @classmethod
-    def fit(cls, x: Float[Tensor, " n"], kind: str, bins: int) -> Column:
+    def fit(cls, x: Float[Tensor, " n"], kind: str, bins: int) -> CodedColumn:
         """Codes of the rows `x`, at most `bins` of them bins."""
         seen = x[~x.isnan()]
         least = max(MIN_ROWS, math.ceil((MIN_SHARE if kind == "category" else ATOM_SHARE) * len(x)))
@@ -103,7 +103,7 @@ def _told(counts: Int[Tensor, " k"], n: int) -> Float[Tensor, " k"]:
     return torch.where(some, MIN_ROWS // 2, counts).to(torch.float64) / n
 
 
-def _normal(x: Float[Tensor, " n"], centre: float, scale: float) -> Column:
+def _normal(x: Float[Tensor, " n"], centre: float, scale: float) -> CodedColumn:
     """A number of too few rows for bins of their own: bins and shares of a normal of its centre and scale."""
     steps = torch.tensor(NORMAL_EDGES, dtype=torch.float64)
     edges = centre + scale * steps
@@ -112,7 +112,9 @@ def _normal(x: Float[Tensor, " n"], centre: float, scale: float) -> Column:
     missing = _told(x.isnan().sum()[None], len(x))
     shares = torch.cat([inside * (1 - missing), missing.new_zeros(1), missing])
     scores = torch.cat([2 * (inside.cumsum(0) - inside / 2) - 1, missing.new_zeros(2)])
-    return Column("number", edges, x.new_zeros(0), centre, scale, scores / (shares @ scores.square()).sqrt(), shares)
+    return CodedColumn(
+        "number", edges, x.new_zeros(0), centre, scale, scores / (shares @ scores.square()).sqrt(), shares
+    )
 
 
 def rounded(x: Float[Tensor, " n"], scale: float) -> Float[Tensor, " n"]:
@@ -149,7 +151,7 @@ def _edges(x: Float[Tensor, " n"], bins: int, scale: float) -> Float[Tensor, " e
 
 
 def _linear(
-    column: Column, x: Float[Tensor, " n"], codes: Int[Tensor, " n"], shares: Float[Tensor, " k"]
+    column: CodedColumn, x: Float[Tensor, " n"], codes: Int[Tensor, " n"], shares: Float[Tensor, " k"]
 ) -> Float[Tensor, " k"]:
     """Mid-ranks of the codes of a number in the order of their rows' means, standardised over all rows."""
     scores = torch.zeros_like(shares)

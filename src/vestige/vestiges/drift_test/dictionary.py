@@ -33,7 +33,7 @@ from torch import Tensor
 
 from vestige.core import rng
 from vestige.vestiges.drift_test import trees
-from vestige.vestiges.drift_test.columns import MIN_ROWS, MIN_SHARE, Column
+from vestige.vestiges.drift_test.columns import MIN_ROWS, MIN_SHARE, CodedColumn
 
 FAMILIES = ("columns", "pairs", "triples", "leaves", "random")
 LEARNT = ("pairs", "triples", "leaves")
@@ -57,7 +57,7 @@ class Dictionary:
     """The functions, frozen: `evaluate(cells)` gives a row of values each."""
 
     kinds: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[CodedColumn, ...]
     indicators: Int[Tensor, "2 i"]  # column and code of each indicator
     unit_column: Int[Tensor, " u"]  # scores of which products are made: their column,
     unit_code: Int[Tensor, " u"]  # and a code, or the shape of a rank score
@@ -77,7 +77,7 @@ class Dictionary:
         n, c = cells.shape
         learn = learn and n >= LEARN_ROWS
         bins = BINS_FEW if c <= FEW_COLUMNS else BINS_MANY
-        columns = tuple(Column.fit(cells[:, j].contiguous(), kind, bins) for j, kind in enumerate(kinds))
+        columns = tuple(CodedColumn.fit(cells[:, j].contiguous(), kind, bins) for j, kind in enumerate(kinds))
         indicators = [(j, k) for j, column in enumerate(columns) for k in _tested(column, n)]
         normal = tuple(_normal_scores(column) for column in columns)
         scored = [j for j, column in enumerate(columns) if bool(column.linear.any())]
@@ -196,7 +196,7 @@ def _index(entries: Sequence[tuple[int, ...]], rows: int) -> Int[Tensor, "k e"]:
     return torch.tensor(list(entries), dtype=torch.int64).reshape(-1, rows).T.contiguous()
 
 
-def _tested(column: Column, n: int) -> list[int]:
+def _tested(column: CodedColumn, n: int) -> list[int]:
     """Codes with an indicator: those of enough rows, and those of none, at which something new would show.
 
     Of two that are all there is, one is enough.
@@ -207,18 +207,18 @@ def _tested(column: Column, n: int) -> list[int]:
     return codes + [k for k in (column.size - 2, column.size - 1) if column.shares[k] == 0 and _can_occur(column, k)]
 
 
-def _can_occur(column: Column, code: int) -> bool:
+def _can_occur(column: CodedColumn, code: int) -> bool:
     """Numbers have no rare categories."""
     return column.kind == "category" or code == column.size - 1
 
 
-def _common(column: Column, n: int, codes: range) -> list[int]:
+def _common(column: CodedColumn, n: int, codes: range) -> list[int]:
     least = max(MIN_ROWS / n, COMMON)
     usable = [k for k in codes if least <= column.shares[k] <= 1 - least]
     return sorted(usable, key=lambda k: -float(column.shares[k]))
 
 
-def _units(columns: Sequence[Column], n: int) -> list[tuple[int, int]]:
+def _units(columns: Sequence[CodedColumn], n: int) -> list[tuple[int, int]]:
     """(column, code or shape) of the scores that enter pairs."""
     found = []
     for j, column in enumerate(columns):
@@ -231,7 +231,7 @@ def _units(columns: Sequence[Column], n: int) -> list[tuple[int, int]]:
     return found
 
 
-def _triple_units(columns: Sequence[Column], n: int) -> list[tuple[int, int]]:
+def _triple_units(columns: Sequence[CodedColumn], n: int) -> list[tuple[int, int]]:
     """One score a column: of a category the code nearest to half of the rows."""
     found = []
     for j, column in enumerate(columns):
@@ -243,7 +243,7 @@ def _triple_units(columns: Sequence[Column], n: int) -> list[tuple[int, int]]:
     return found
 
 
-def _normal_scores(column: Column) -> Float[Tensor, " k"]:
+def _normal_scores(column: CodedColumn) -> Float[Tensor, " k"]:
     """What random features see of a code: the normal score of its rank; of a category, of its place by share."""
     shares = column.shares.clone()
     order = (

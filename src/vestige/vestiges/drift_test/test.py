@@ -70,7 +70,7 @@ class DriftFound:
 
 
 @dataclass(frozen=True)
-class Moments:
+class FunctionSums:
     """Sums over units (rows, or blocks of them) of every function and of its square."""
 
     units: int
@@ -78,8 +78,8 @@ class Moments:
     total: Float[Tensor, " f"]
     squares: Float[Tensor, " f"]
 
-    def __add__(self, other: Moments) -> Moments:
-        return Moments(
+    def __add__(self, other: FunctionSums) -> FunctionSums:
+        return FunctionSums(
             self.units + other.units,
             self.units_learnt + other.units_learnt,
             self.total + other.total,
@@ -94,7 +94,7 @@ def unit_values(dictionary: Dictionary, cells: Float[Tensor, "n c"], block: int)
     return values if block == 1 else values.reshape(len(values), -1, block).mean(2)
 
 
-def moments(dictionary: Dictionary, cells: Float[Tensor, "n c"], block: int) -> Moments:
+def moments(dictionary: Dictionary, cells: Float[Tensor, "n c"], block: int) -> FunctionSums:
     """Of all functions over `cells`, some rows at a time."""
     f = sum(dictionary.sizes.values())
     units = len(cells) // block
@@ -104,7 +104,7 @@ def moments(dictionary: Dictionary, cells: Float[Tensor, "n c"], block: int) -> 
         values = unit_values(dictionary, cells[start : min(start + step, units * block)], block)
         total += values.sum(1)
         squares += values.square().sum(1)
-    return Moments(units, units, total, squares)
+    return FunctionSums(units, units, total, squares)
 
 
 def squared_z(
@@ -201,11 +201,11 @@ def drawn_null(
 
 @dataclass(frozen=True)
 class DriftTest:
-    """Moments of a reference sample under a frozen dictionary, and the null of their differences to new rows."""
+    """FunctionSums of a reference sample under a frozen dictionary, and the null of their differences to new rows."""
 
     dictionary: Dictionary
     block: int
-    moments: Moments
+    moments: FunctionSums
     null: Null
 
     @classmethod
@@ -257,7 +257,7 @@ class DriftTest:
             aside = moments(dictionary, fitted_on, block)
             total, squares = aside.total.clone(), aside.squares.clone()
             total[dictionary.learnt], squares[dictionary.learnt] = 0, 0
-            found = found + Moments(aside.units, 0, total, squares)
+            found = found + FunctionSums(aside.units, 0, total, squares)
         order = torch.randperm(len(rest) // block, generator=rng.fork(seed, "pool"))[:POOL]
         pool = unit_values(dictionary, _rows(rest, order.sort().values, block), block)
         null = drawn_null(dictionary, pool, found.units, found.units_learnt, rows=len(cells), block=block, seed=seed)
@@ -302,7 +302,7 @@ class DriftTest:
             len(cells),
         )
 
-    def _squared_z(self, q: Moments) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"]]:
+    def _squared_z(self, q: FunctionSums) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"]]:
         """z^2 of every function, and the sign of new less old."""
         n = _counts(self.dictionary, self.moments.units, self.moments.units_learnt, torch.float64)
         m = torch.tensor(float(q.units), dtype=torch.float64)
@@ -363,4 +363,4 @@ def _same(one: Dictionary, other: Dictionary) -> bool:
     return a == b and all(torch.equal(a_tensors[key], b_tensors[key]) for key in a_tensors)
 
 
-__all__ = ["FAMILIES", "ColumnShift", "DriftFound", "DriftTest", "Moments"]
+__all__ = ["FAMILIES", "ColumnShift", "DriftFound", "DriftTest", "FunctionSums"]
