@@ -91,8 +91,8 @@ class ColumnCounts:
     texts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, part: pa.Array, name: str, origin: str) -> ColumnCounts:
-        """Of one plain column."""
+    def of(cls, part: pa.Array, name: str, origin: str, first_row: int = 0) -> ColumnCounts:
+        """Of one plain column, whose first row is row `first_row` of all."""
         kind, rows, missing = kind_of(part), len(part), part.null_count
         if kind == "text":
             parts = [part]
@@ -101,7 +101,7 @@ class ColumnCounts:
             return cls(kind, rows, missing, whole, dates, _reduced(dict(ranked(part))))
         if kind == "boolean":
             return cls(kind, rows, missing, texts=dict(ranked(part.cast(pa.large_string()))))
-        return cls(kind, rows, missing, _whole(floats(part, name, origin)))
+        return cls(kind, rows, missing, _whole(floats(part, name, origin, first_row=first_row)))
 
     @property
     def final(self) -> str:
@@ -147,12 +147,18 @@ class SchemaCounts:
     rows: int
 
     @classmethod
-    def of(cls, table: pa.Table, origin: str = "the table", *, drop: Sequence[str] = ()) -> SchemaCounts:
-        """Of one batch; columns in `drop` are not looked at."""
-        names = [name for name in table.column_names if name not in drop]
-        counts = {name: ColumnCounts.of(plain(table.column(name), name, origin), name, origin) for name in names}
-        skipped = {name: ColumnCounts("empty", table.num_rows, table.num_rows) for name in drop}
-        return cls({name: {**counts, **skipped}[name] for name in table.column_names}, table.num_rows)
+    def of(
+        cls, table: pa.Table, origin: str = "the table", *, drop: Sequence[str] = (), first_row: int = 0
+    ) -> SchemaCounts:
+        """Of one batch, which begins at `first_row`; columns in `drop` are not looked at."""
+        n = table.num_rows
+        counts = {
+            name: ColumnCounts("empty", n, n)
+            if name in drop
+            else ColumnCounts.of(plain(table.column(name), name, origin), name, origin, first_row)
+            for name in table.column_names
+        }
+        return cls(counts, n)
 
     def merge(self, other: SchemaCounts) -> SchemaCounts:
         """Of the rows of both."""

@@ -20,6 +20,8 @@ FORMATS: dict[str, Literal["array", "table"]] = {
     ".safetensors": "array",
     ".csv": "table",
     ".parquet": "table",
+    ".arrow": "table",
+    ".feather": "table",
 }
 
 

@@ -1,4 +1,4 @@
-"""Arrays on disk: .npy by memory map, .safetensors by slices, .npz one member at a time.
+"""Arrays on disk: .npy by mapping the rows that are asked for, .safetensors by slices, .npz one member at a time.
 
 Each opens as an `ArrayFile`, which knows its shape before it reads and hands out rows. Object arrays would need
 pickle and are refused. An .npz member is one compressed stream, so the first rows of it cost the whole array.
@@ -103,15 +103,25 @@ def _becomes(dtype: np.dtype[Any]) -> torch.dtype:
     return torch.float32 if small else torch.float64
 
 
-def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:  # noqa: ANN401 - a file or a zip member
-    """Shape and type from the head of an .npy stream, and where the data begins; what is no header is a ValueError."""
+@dataclass(frozen=True)
+class NpyHeader:
+    """What the head of an .npy stream says."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    start: int  # where the data begins
+    by_columns: bool  # the first axis varies fastest
+
+
+def npy_header(file: Any) -> NpyHeader:  # noqa: ANN401 - a file or a zip member
+    """The head of an .npy stream; what is none is a ValueError."""
     head = io.BytesIO(file.read(HEADER_BYTES))
     version = np.lib.format.read_magic(head)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(head)
+    shape, by_columns, dtype = read(head)
     if any(type(side) is not int or side < 0 for side in shape):  # True is an int to numpy, too
         raise ValueError("sides that are no lengths")
-    return shape, dtype, head.tell()
+    return NpyHeader(shape, dtype, head.tell(), by_columns)
 
 
 def _only_numbers(at: Address, dtype: np.dtype[Any]) -> None:
@@ -125,18 +135,26 @@ def _only_numbers(at: Address, dtype: np.dtype[Any]) -> None:
 def _open_npy(at: Address) -> Iterator[ArrayFile]:
     try:
         with at.path.open("rb") as file:
-            shape, dtype, start = npy_header(file)
+            head = npy_header(file)
     except DAMAGE:
         refuse_file(at, "a whole .npy file", "a torn or foreign one")
+    shape, dtype = head.shape, head.dtype
     _only_numbers(at, dtype)
-    claimed, there = math.prod(shape) * dtype.itemsize, at.path.stat().st_size - start
+    claimed, there = math.prod(shape) * dtype.itemsize, at.path.stat().st_size - head.start
     if claimed > there:
         refuse_file(at, f"a whole .npy file with {claimed} bytes of data", f"{there}")
-    try:
-        array = np.load(at.path, mmap_mode="r", allow_pickle=False) if claimed else np.empty(shape, dtype)
-    except DAMAGE as error:  # such as more axes than numpy has
-        refuse_file(at, "a whole .npy file", f"one that cannot be read ({first_line(error)})")
-    yield ArrayFile(shape, dtype == np.uint8, _becomes(dtype), lambda a, b: array[a:b])
+    row = math.prod(shape[1:]) * dtype.itemsize
+
+    def window(first: int, stop: int) -> NDArray[Any]:
+        """Only these rows are mapped, so that rows which were read take no memory, nor any of the address space."""
+        try:
+            if head.by_columns:
+                return np.load(at.path, mmap_mode="r", allow_pickle=False)[first:stop]
+            return np.memmap(at.path, dtype, "r", head.start + first * row, (stop - first, *shape[1:]))
+        except DAMAGE as error:  # such as more axes than numpy has
+            refuse_file(at, "a whole .npy file", f"one that cannot be read ({first_line(error)})")
+
+    yield ArrayFile(shape, dtype == np.uint8, _becomes(dtype), window)
 
 
 @contextmanager
@@ -152,11 +170,12 @@ def _open_npz(at: Address) -> Iterator[ArrayFile]:
         require_memory(at, unpacked)
         try:
             with archive.open(member) as file:
-                shape, dtype, start = npy_header(file)
+                head = npy_header(file)
         except DAMAGE:
             refuse_file(at, f"an .npz file whose '{member}' can be read", "a torn one")
+        shape, dtype = head.shape, head.dtype
         _only_numbers(at, dtype)
-        claimed, there = math.prod(shape) * dtype.itemsize, unpacked - start
+        claimed, there = math.prod(shape) * dtype.itemsize, unpacked - head.start
         if claimed != there:
             refuse_file(at, f"an .npz file whose '{member}' holds {claimed} bytes of data", f"{there}")
 

@@ -95,7 +95,7 @@ def _from_npy(data: bytes, path: Path, vector: bool) -> list[list[float]]:
     from vestige.data.readers.arrays import npy_header
 
     try:
-        shape, _, _ = npy_header(io.BytesIO(data))
+        shape = npy_header(io.BytesIO(data)).shape
         _require_cells(math.prod(max(side, 1) for side in shape), path)  # a row without cells is a row
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except InputError:

@@ -1,4 +1,4 @@
-"""Tables on disk: .csv and .parquet, whole or in batches; what separates the cells, what is a number, what is missing.
+"""Tables on disk, whole or in batches: .csv, .parquet and Arrow IPC (.arrow, .feather).
 
 A cell is missing when it is blank or says nan, na, n/a, null, none, ? or a dash, in capitals or not.
 
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,8 @@ MAX_COLUMNS = 100_000
 # A .csv file with more blank lines than this before its header is none.
 BLANK_LINES = 1000
 CELL_BYTES = 8
+BUFFER_BYTES = 1 << 20  # of a column of a .parquet file
+IPC = (".arrow", ".feather")
 # What pandas calls the column of an index without a name.
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 # Whole numbers of so many digits may not be what float64 makes of them; those with more are too large for any float.
@@ -57,27 +59,73 @@ def read_table(at: Address, *, with_index: bool = False) -> tuple[pa.Table, tupl
     notes: tuple[str, ...] = ()
     if at.suffix == ".csv":
         table, notes = csv_table(at)
+    elif at.suffix in IPC:
+        with _ipc(at) as file:
+            require_memory(at, at.path.stat().st_size)
+            names, index = (None, []) if with_index else _without_index(at, file.schema)
+            table = pa.Table.from_batches([file.batch(i) for i in range(file.count)], file.schema)
+            table = table if names is None else table.select(names)
     else:
         with _parquet(at) as file:
             require_memory(at, _unpacked(file.metadata))
-            names, index = (None, []) if with_index else _without_index(at, file)
+            names, index = (None, []) if with_index else _without_index(at, file.schema_arrow)
             table = file.read(columns=names, use_threads=False)
-        if index:
-            notes = (f"{at.path.name}: {', '.join(index)} is the index of a pandas table and was left out",)
+    if at.suffix != ".csv" and index:
+        notes = (f"{at.path.name}: {', '.join(index)} is the index of a pandas table and was left out",)
     if table.num_rows == 0:
         refuse_file(at, "a table with at least one row", "none")
     return table, notes
 
 
-def table_batches(at: Address, rows: int) -> Iterator[pa.Table]:
-    """The table in batches; of a .csv every column as float64."""
+def table_batches(at: Address, rows: int, types: CsvTypes | None = None) -> Iterator[pa.Table]:
+    """The table in batches, of a .parquet file of `rows` rows; columns of a .csv have `types`, or are float64."""
     if at.suffix == ".csv":
-        yield from csv_batches(at)
+        yield from csv_batches(at, types)
+        return
+    if at.suffix in IPC:
+        with _ipc(at) as ipc:
+            names, _ = _without_index(at, ipc.schema)
+            for i in range(ipc.count):
+                table = pa.Table.from_batches([ipc.batch(i)])
+                yield table if names is None else table.select(names)
         return
     with _parquet(at) as file:
-        names, _ = _without_index(at, file)
+        names, _ = _without_index(at, file.schema_arrow)
         for batch in file.iter_batches(batch_size=rows, columns=names, use_threads=False):
             yield pa.Table.from_batches([batch])
+
+
+@dataclass(frozen=True)
+class _IpcFile:
+    """An open file of record batches; each is checked, for a hostile one could lead outside of its own memory."""
+
+    reader: Any
+
+    @property
+    def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
+        return self.reader.schema
+
+    @property
+    def count(self) -> int:
+        return int(self.reader.num_record_batches)
+
+    def batch(self, i: int) -> Any:  # noqa: ANN401
+        found = self.reader.get_batch(i)
+        found.validate(full=True)
+        return found
+
+
+@contextmanager
+def _ipc(at: Address) -> Iterator[_IpcFile]:
+    """The open file; what goes wrong while it is read is said in a sentence."""
+    try:
+        with pa.OSFile(str(at.path), "rb") as raw:
+            file = _IpcFile(pa.ipc.open_file(raw))
+            check_names(at, tuple(file.schema.names))
+            yield file
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        told = f"a torn or foreign one ({first_line(error)})"
+        refuse_file(at, f"a whole {at.suffix} file of Arrow's IPC file format", told)
 
 
 @contextmanager
@@ -88,7 +136,8 @@ def _parquet(at: Address) -> Iterator[Any]:
         check_names(at, tuple(schema.names))
         # Texts stay in the dictionaries that they are stored in: spelt out, a long one could fill any memory.
         texts = [field.name for field in schema if pa.types.is_string(field.type)]
-        with pa_parquet.ParquetFile(at.path, read_dictionary=texts) as file:
+        # A column of a row group, which may be the whole file, is read as it is needed.
+        with pa_parquet.ParquetFile(at.path, read_dictionary=texts, buffer_size=BUFFER_BYTES) as file:
             yield file
     except (pa.ArrowException, OSError, MemoryError) as error:
         refuse_file(at, "a whole .parquet file", f"a torn or foreign one ({first_line(error)})")
@@ -101,17 +150,17 @@ def _unpacked(metadata: Any) -> int:  # noqa: ANN401 - pyarrow has no types
     return max(rows * metadata.num_columns * CELL_BYTES, sum(group.total_byte_size for group in groups))
 
 
-def _without_index(at: Address, file: Any) -> tuple[list[str] | None, list[str]]:  # noqa: ANN401 - no types
+def _without_index(at: Address, schema: Any) -> tuple[list[str] | None, list[str]]:  # noqa: ANN401 - no types
     """The columns of a table, None for all, and those that were its index in pandas: by name, or by pandas' notes."""
     try:
-        noted = (file.schema_arrow.pandas_metadata or {})["index_columns"]
+        noted = (schema.pandas_metadata or {})["index_columns"]
     except (ValueError, LookupError, TypeError, RecursionError):  # none, or notes of another kind
         noted = []
     marked = {name for name in noted if isinstance(name, str)} if isinstance(noted, list) else set()
-    index = [name for name in file.schema_arrow.names if name in marked or PANDAS_INDEX.fullmatch(name)]
+    index = [name for name in schema.names if name in marked or PANDAS_INDEX.fullmatch(name)]
     if not index:
         return None, []
-    names = [name for name in file.schema_arrow.names if name not in index]
+    names = [name for name in schema.names if name not in index]
     if not names:
         refuse_file(at, "a table with columns beside the index of pandas", f"only {', '.join(index)}")
     return names, index
@@ -230,12 +279,37 @@ def _require_exact(at: Address, how: Dialect, names: list[str]) -> None:
             done += batch.num_rows
 
 
-def csv_batches(at: Address) -> Iterator[pa.Table]:
-    """The table in batches, every column as float64; text is refused with its column and row."""
+CsvTypes: TypeAlias = "dict[str, pa.DataType]"
+BOOLEAN = r"^(0|1|true|false|True|False|TRUE|FALSE)$"  # as Arrow reads it
+
+
+def csv_types(at: Address) -> CsvTypes:
+    """The type of each column that all of its rows allow: float64, boolean or text. Takes a pass over the file."""
+    how = dialect(at)
+    numbers, booleans = set(how.names), set(how.names)
+    number = rf"^({DIGITS}|(?i:{NOT_FINITE.pattern}))$"
+    try:
+        with pa_csv.open_csv(at.path, **_csv_options(at, how, dict.fromkeys(how.names, pa.string()))) as reader:
+            for batch in reader:
+                numbers -= {n for n in numbers if not _all_match(pc.utf8_trim_whitespace(batch.column(n)), number)}
+                booleans -= {n for n in booleans if not _all_match(batch.column(n), BOOLEAN)}
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        _damaged_csv(at, error)
+    kinds = [pa.float64() if n in numbers else pa.bool_() if n in booleans else pa.string() for n in how.names]
+    return dict(zip(how.names, kinds, strict=True))
+
+
+def _all_match(text: pa.Array, pattern: str) -> bool:
+    return pc.all(pc.match_substring_regex(text, pattern)).as_py() is not False  # None where all is missing
+
+
+def csv_batches(at: Address, types: CsvTypes | None = None) -> Iterator[pa.Table]:
+    """The table in batches, its columns of `types`, or all float64; what is not is refused with its column and row."""
     how = dialect(at)
     looked: set[str] = set()
+    chosen = types or dict.fromkeys(how.names, pa.float64())
     try:
-        with pa_csv.open_csv(at.path, **_csv_options(at, how, dict.fromkeys(how.names, pa.float64()))) as reader:
+        with pa_csv.open_csv(at.path, **_csv_options(at, how, chosen)) as reader:
             for batch in reader:
                 table = pa.Table.from_batches([batch])
                 _require_exact(at, how, [name for name in _large(table) if name not in looked])
