@@ -11,7 +11,7 @@ from vestige.chains import chain as chain_module
 from vestige.cli import main
 from vestige.cli.monitor import FIRED, UNTOLD, alarms, by_task
 from vestige.core.errors import InputError
-from vestige.monitor import Alarm, Monitor
+from vestige.monitor import Alarm, DriftAlarm, Monitor
 
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 START = ["--strategy", "every-step", "--divergences", "kl,js"]
@@ -171,18 +171,20 @@ def test_misuse(argv, says, tmp_path, capsys):
 
 
 def test_alarms_from_words():
-    found = alarms(above=["js=0.2", "kl@a=b@c=1e-1"], rise=["js=0.1"], jump=["kl@2=0.3"], none=False)
+    none = {"false_alarms": None, "steps_a_year": None}
+    found = alarms(above=["js=0.2", "kl@a=b@c=1e-1"], rise=["js=0.1"], jump=["kl@2=0.3"], drift=none, none=False)
     assert found == [
         Alarm("js", above=0.2),
         Alarm("kl", above=0.1, task="a=b@c"),
         Alarm("js", rise=0.1),
         Alarm("kl", rise=0.3, task="2", since="last"),
     ]
-    assert alarms(above=[], rise=[], jump=[], none=False) is None
-    assert alarms(above=[], rise=[], jump=[], none=True) == []
+    assert alarms(above=[], rise=[], jump=[], drift=none, none=False) is None
+    assert alarms(above=[], rise=[], jump=[], drift=none, none=True) == []
+    assert alarms(above=[], rise=[], jump=[], drift=none | {"steps_a_year": 12}, none=False) == [DriftAlarm(0.05, 12)]
     for word in ("js@=1", "=1", "js=", "js=nan", "@a=1"):
         with pytest.raises(InputError, match="An alarm must be"):
-            alarms(above=[word], rise=[], jump=[], none=False)
+            alarms(above=[word], rise=[], jump=[], drift=none, none=False)
 
 
 def test_files_from_words():

@@ -9,8 +9,8 @@ import torch
 from vestige.chains import Chain, StepReport, TaskReport
 from vestige.core.errors import InputError, UnknownName
 from vestige.core.estimate import Estimate
-from vestige.monitor import Alarm, FiredAlarm, Refusal
-from vestige.monitor.alarms import held
+from vestige.monitor import Alarm, DriftAlarm, FiredAlarm, Refusal
+from vestige.monitor.alarms import held, sentences
 from vestige.store import decode, encode
 
 
@@ -120,6 +120,49 @@ def test_a_rise_from_what_was_at_least_something_says_so():
     walk = [at_least(WALK[0]), WALK[1], report(3, a=(1, 0.25, 0.02))]
     (one,) = fired([Alarm("js", rise=0.1)], walk)
     assert one.why.endswith("At step 1 it was only known to be at least 0.0804, so the rise may be smaller.")
+
+
+def judged(step, **tasks):
+    """Tasks by name: (born, js, p-value)."""
+    own = [
+        TaskReport(task, born, 1, 0.0, 0, 0.0, {"js": estimate(js, 0.001)}, (), (), p_value=p)
+        for task, (born, js, p) in tasks.items()
+    ]
+    return StepReport(step, tuple(own))
+
+
+def test_a_drift_alarm_shares_its_step_among_the_tasks_that_were_tested():
+    alarm = DriftAlarm(0.05, 50)
+    (one,) = fired([alarm], [judged(1, a=(1, 0.1, 0.0004), b=(1, 0.1, 0.0006))])
+    assert (one.task, one.amount, one.low) == ("a", 0.0004, 0.0005)
+    assert one.why == "the drift test has a p-value of 0.0004, within its share of 0.0005 of false alarms."
+    assert decode(FiredAlarm, *encode(one)) == one
+    alone = fired([alarm], [judged(1, a=(1, 0.1, 0.0004), b=(1, 0.1, math.nan))])
+    assert [one.low for one in alone] == [0.001]
+
+
+def test_by_default_models_are_watched_by_the_rise_of_js_and_incoming_data_by_its_drift_test():
+    """Task a came with samples, b without; both have drifted."""
+    walk = [judged(1, a=(1, 0.01, 0.0)), judged(2, a=(1, 0.2, 0.0), b=(1, 0.2, 0.0))]
+    assert {(one.task, type(one.alarm)) for one in fired(None, walk)} == {("a", Alarm), ("b", DriftAlarm)}
+    assert fired(None, walk[:1]) == ()  # a model need not be the data itself
+    assert fired(None, [*walk[:1], judged(2, a=(1, 0.05, 0.0), b=(1, 0.3, 0.01))]) == ()
+    nothing = dataclasses.replace(walk[1].tasks[1], estimates={"kl": estimate(0.3, name="kl")})
+    assert held(None, [walk[0], StepReport(2, (nothing,))])[1] == ()
+    with_model, without = sentences(None)
+    assert with_model.endswith("this watches tasks that came with samples of a model")
+    assert "at most 5 % raise an alarm" in without
+    assert sentences((Alarm("js", above=0.2),)) == ["js of any task is above 0.2"]
+
+
+def test_a_rise_is_counted_from_the_first_or_the_last_step_that_had_samples():
+    walk = [report(1), report(2, a=(1, 0.1, 0.0)), report(3, a=(1, 0.3, 0.0)), report(4), report(5, a=(1, 0.35, 0.0))]
+    (one,) = fired([Alarm("js", rise=0.2)], walk)
+    assert "since step 2" in one.why
+    assert one.amount == pytest.approx(0.25)
+    (last,) = fired([Alarm("js", rise=0.04, since="last")], walk)
+    assert last.amount == pytest.approx(0.05)
+    assert fired([Alarm("js", rise=-1)], walk[:2]) == ()
 
 
 def test_bad_alarms_are_refused():

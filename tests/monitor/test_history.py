@@ -1,5 +1,6 @@
 """Forgetting and intransigence from the divergence matrix: against vestige.metrics.matrix and by hand."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -82,6 +83,48 @@ def test_a_refused_step_is_not_the_best_one_and_a_refused_end_is_not_a_number():
     assert np.isnan(history.forgetting(steps([[NAN], [0.2]]), "js").value).all()
     both = history.forgetting(steps([[0.1, 0.1], [0.2, NAN]], born=[1, 1]), "js")
     assert np.isnan(averages(both)).all()
+
+
+def test_a_task_may_come_without_samples_and_miss_steps():
+    walk = steps([[0.3, NAN], [0.2, 0.4], [0.5, NAN], [0.1, 0.3]], born=[1, 1])
+    walk = [
+        dataclasses.replace(
+            step,
+            real_rows=(("a", 9), ("b", 9)) if step.number == 1 else (),
+            report=StepReport(step.number, tuple(own for own in step.report.tasks if own.estimates["js"].value > 0)),
+        )
+        for step in walk
+    ]
+    assert history.known(walk) == history.known(walk[:1]) == {"a": 1, "b": 1}
+    found = history.forgetting(walk, "js").pivot(index="step", columns="task", values="value")
+    assert found.b.isna().tolist() == [True, True, False]  # from the first step with samples of it
+    assert found.b[4] == pytest.approx(-0.1)
+    assert found.average[3] == pytest.approx(found.a[3])
+    assert history.intransigence(walk, "js").value.tolist() == pytest.approx([0.3, 0.3])
+    np.testing.assert_array_equal(history.matrix(walk, "js").b, [NAN, 0.4, NAN, 0.3])
+
+
+def test_before_any_samples_there_are_tasks_and_no_numbers():
+    step = MonitorStep(StepReport(1, ()), (), 0, "2026-01-01T00:00:00+00:00", (("a", 9),), (), 0)
+    assert history.known([step]) == {"a": 1}
+    assert history.table([step], []).empty
+    assert "step" in history.table([step], [])
+    for frame in (history.forgetting([step], "js"), history.intransigence([step], "js"), history.drift([step])):
+        assert frame.empty
+    assert history.matrix([step], "js").shape == (1, 1)
+
+
+def test_the_drift_tests_of_a_step_are_told_with_the_fid():
+    own = TaskReport(
+        "a", 1, 1, 0.0, 0, 0.0, {"js": estimate(0.1, 0.01)}, (), (), p_value=0.0312, fid=estimate(2.0, 0.5)
+    )
+    other = TaskReport("b", 1, 1, 0.0, 0, 0.0, {"js": estimate(0.1, 0.01)}, (), ())
+    step = MonitorStep(StepReport(1, (own, other)), (), 0, "2026-01-01T00:00:00+00:00", (), (("a", 9), ("b", 9)), 0)
+    assert history.drift([step]).iloc[0].tolist() == [1, "a", 0.0312, 2.0, 1.5, 2.5]
+    assert history.tests(step).texts() == [["a", "0.031", "2 [1.5, 2.5]"]]
+    assert decode(MonitorStep, *encode(step)) == dataclasses.replace(
+        step, report=decode(StepReport, *encode(step.report))
+    )
 
 
 def test_the_matrix_has_a_row_for_each_step():

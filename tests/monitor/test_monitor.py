@@ -364,6 +364,39 @@ def test_a_folder_of_the_first_edition_is_refused_with_a_sentence_and_left_as_it
     assert contents(folder) == files
 
 
+def frame(n, seed):
+    g = np.random.default_rng(seed)
+    return pd.DataFrame({"height": np.round(g.normal(size=n), 2), "kind": g.choice(["cat", "dog"], n)})
+
+
+@pytest.mark.parametrize("kind", ["arrays", "tables"])
+def test_a_folder_of_before_vestiges_goes_on_as_it_was(kind, tmp_path):
+    """Its files are of the version before; the same steps are taken anew beside it."""
+    shutil.copytree(Path(__file__).parent / "second_edition" / kind, tmp_path / "old")
+    options = {"strategy": "anchored", "names": ("kl", "js"), "estimator": "quadratic", "folds": 2, "min_samples": 20}
+    old = Monitor.open(tmp_path / "old")
+    if kind == "arrays":
+        anew = Monitor.create(tmp_path / "new", features={"map": "pca", "dims": 1}, chain=options)
+        anew.step({"a": normal(40, 0)}, {"a": normal(40, 11, 0.1)}, seed=1)
+        anew.step({7: normal(40, 1, 3.0)}, {"a": normal(40, 12, 0.2), 7: normal(40, 22, 3.2)}, seed=2)
+        newer = {"a": normal(40, 13, 0.4), 7: normal(40, 23, 3.3)}
+        assert old.thresholds == (Alarm("js", rise=0.05),)
+    else:
+        anew = Monitor.create(tmp_path / "new", chain=options, alarms=[Alarm("js", above=0.1)])
+        anew.step({"a": frame(40, 0)}, {"a": frame(40, 1)}, seed=1)
+        newer = {"a": frame(40, 2)}
+    for monitor in (old, anew):
+        monitor.step(model=newer, seed=3)
+    again = Monitor.open(tmp_path / "old")
+    assert again.thresholds == anew.thresholds
+    assert again.tasks == anew.tasks
+    assert again.chain.strategy == anew.chain.strategy
+    pd.testing.assert_frame_equal(again.table(), anew.table(), rtol=1e-6)
+    assert again.drift().empty
+    with pytest.raises(InputError, match="given for every known and new task"):
+        again.step(model={})
+
+
 def test_a_refusal_that_was_stored_as_an_alarm_is_none(tmp_path):
     """As it was until refusals were told from alarms."""
     walk(Monitor.create(tmp_path, chain=CHAIN, alarms=[Alarm("js", above=-9.0)]), 1)

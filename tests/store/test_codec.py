@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vestige.core.errors import StoreError
 from vestige.core.estimate import Estimate
 from vestige.core.plain import plain
-from vestige.store.codec import decode, encode, restore, restore_tensors, to_tensors
+from vestige.store.codec import decode, encode, newer, restore, restore_tensors, to_tensors
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,21 @@ def test_a_missing_field_is_named():
     del fields["name"]
     with pytest.raises(StoreError, match="'name' of the stored Thing is missing"):
         decode(Thing, fields, tensors, classes=SHAPES)
+
+
+def test_a_field_that_is_newer_than_its_file_has_its_default():
+    @dataclass(frozen=True)
+    class Grown:
+        first: int
+        second: float = newer(0.5)
+
+    fields, tensors = encode(Grown(1, 2.0))
+    assert decode(Grown, fields, tensors) == Grown(1, 2.0)
+    del fields["second"]
+    assert decode(Grown, fields, tensors) == Grown(1, 0.5)
+    del fields["first"]
+    with pytest.raises(StoreError, match="'first' of the stored Grown is missing"):
+        decode(Grown, fields, tensors)
 
 
 def test_plain_json_is_read_by_its_annotations_alone():

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
+import torch
 from torch import Tensor
 
 from vestige import store
@@ -63,7 +64,7 @@ class ChainState:
     born: tuple[tuple[Task, int], ...]  # the step at which each task came, in order of arrival
     width: int | None
     report: StepReport | None
-    log_ratio_q: tuple[Tensor, ...]  # by task
+    log_ratio_q: tuple[Tensor, ...]  # by task, empty of one without samples in the last step
     state: dict[int, TaskState] | LogLinearState | None
 
 
@@ -121,27 +122,30 @@ class Chain:
     ) -> StepReport:
         """Compare this step's model samples, of every task, with the data of new tasks and with what is kept of others.
 
+        Where the strategy allows it (`Strategy.every_task`), samples of some tasks will do, and a new task needs none.
         A refusal or an error leaves the chain as it was.
         """
         owner, t = "Chain.step", self.steps + 1
         seed = checks.whole(seed, "seed", owner)
-        new, samples = admit(real or {}, model or {}, self._born, self._width, self.min_samples, owner)
+        every = self.strategy.every_task
+        new, samples = admit(real or {}, model or {}, self._born, self._width, self.min_samples, owner, every=every)
         born = self._born | dict.fromkeys(new, t)
         state, found = self.strategy.step(
             self._state,
             {i: new[task] for i, task in enumerate(born) if task in new},
-            {i: samples[task] for i, task in enumerate(born)},
+            {i: samples[task] for i, task in enumerate(born) if task in samples},
             rng.child_seed(seed, "chain", t),
         )
         last = {} if self.report_ is None else {r.task: r.running_from for r in self.report_.tasks}
         reports = [
             report_of(found[i], task, born[task], self.names, last.get(task, {}), level=self.level, limits=self.limits)
             for i, task in enumerate(born)
+            if i in found
         ]
         # everything has been found: only now the chain becomes another
         report = self.report_ = StepReport(t, tuple(reports))
         self._born, self._state = born, state
-        self._width = next(iter(samples.values())).shape[1]
+        self._width = next(iter((new | samples).values())).shape[1]
         self._log_ratio_q = {i: f.log_ratio_q for i, f in found.items()}
         if report.warnings:
             warnings.warn(" ".join(report.warnings), VestigeWarning, stacklevel=2)
@@ -166,7 +170,10 @@ class Chain:
 
         They come from log-ratios that were fitted without the row in question.
         """
-        log_w: Tensor = weights.self_normalise(self._log_ratio_q[self._place(task, "Chain.weights")])
+        place = self._place(task, "Chain.weights")
+        if place not in self._log_ratio_q:
+            checks.refuse("task", "Chain.weights", "one with samples in the last step", repr(task))
+        log_w: Tensor = weights.self_normalise(self._log_ratio_q[place])
         return log_w.exp()
 
     def anchor_samples(self, task: Task) -> tuple[Tensor, Tensor]:
@@ -221,7 +228,8 @@ class Chain:
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Everything that the chain needs to go on: fields of plain JSON, and tensors by name."""
         settings = self.strategy, self.names, self.level, self.min_samples, self.limits
-        born, log_ratio_q = tuple(self._born.items()), tuple(self._log_ratio_q.values())
+        born, none = tuple(self._born.items()), torch.empty(0)
+        log_ratio_q = tuple(self._log_ratio_q.get(place, none) for place in range(len(born)))
         fields, tensors = store.encode(ChainState(*settings, born, self._width, self.report_, log_ratio_q, self._state))
         return fields, tensors
 
@@ -243,7 +251,7 @@ class Chain:
         chain = cls(names=read.names, level=read.level, min_samples=read.min_samples, limits=read.limits)
         chain.strategy, chain.report_ = read.strategy, read.report
         chain._born, chain._width, chain._state = dict(read.born), read.width, read.state
-        chain._log_ratio_q = dict(enumerate(read.log_ratio_q))
+        chain._log_ratio_q = {place: x for place, x in enumerate(read.log_ratio_q) if len(x)}
         return chain
 
 
@@ -254,9 +262,12 @@ def admit(
     width: int | None,
     min_samples: int,
     owner: str,
+    *,
+    every: bool,
 ) -> tuple[dict[Task, Tensor], dict[Task, Tensor]]:
-    """Data of tasks that are new, and samples of these and of all in `born`, as float64; `width` None: any.
+    """Data of tasks that are new, and samples of these and of those in `born`, as float64; `width` None: any.
 
+    Without samples of a task it is refused where `every` task must have them, and where nothing at all was given.
     Everything that can be refused of a step is refused here, before any work.
     """
     for task in (*real, *model):
@@ -273,8 +284,9 @@ def admit(
         if task not in needed:
             checks.refuse("model", owner, f"of known or new tasks ({listed(needed)})", f"task {task!r}")
     missing = [task for task in needed if task not in model]
-    if missing:
-        checks.refuse("model", owner, "given for every known and new task", f"none for {listed(missing)}")
+    if missing and (every or not (real or model)):
+        which = "every known and new task" if every else "a known task, or 'real' for a new one"
+        checks.refuse("model", owner, f"given for {which}", f"none for {listed(missing)}")
     admitted: tuple[dict[Task, Tensor], dict[Task, Tensor]] = ({}, {})
     for name, given, into in zip(("real", "model"), (real, model), admitted, strict=True):
         for task, x in given.items():

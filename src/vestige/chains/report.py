@@ -15,11 +15,16 @@ from typing import Any
 import pandas as pd
 
 from vestige.core import Estimate
+from vestige.store import newer
 
 Task = str | int
 AVERAGE = "average"
 # The other ways to a divergence, as columns of a table.
 WAYS = ("eq4", "running", "anchored")
+COLUMNS = (
+    *("task", "divergence", "value", "std_error", "low", "high", "ess"),
+    *("depth", "verdict", "reason", *WAYS, "disagreement", "spread"),
+)
 
 
 @dataclass(frozen=True)
@@ -60,11 +65,13 @@ class TaskReport:
     bridged: bool = False  # whether the step's ratio is the sum over waymarks
     members: int = 1  # networks whose mean the log-ratio is
     running_from: Mapping[str, float] = field(default_factory=dict)  # where the next step's `running` starts
+    p_value: float = newer(math.nan)  # of "nothing has changed", where what is kept of the data has a test
+    fid: Estimate | None = newer(None)  # from moments of the data, where they are kept
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What one step found."""
+    """What one step found of the tasks that had samples in it."""
 
     step: int
     tasks: tuple[TaskReport, ...]
@@ -82,8 +89,8 @@ class StepReport:
         """One row for each task and divergence, then the averages over tasks."""
         names = list(names)
         rows = [row(r.task, r.estimates[n]) for r in self.tasks for n in names]
-        rows += [row(AVERAGE, averaged([r.estimates[n] for r in self.tasks])) for n in names]
-        return pd.DataFrame(rows)
+        rows += [row(AVERAGE, averaged([r.estimates[n] for r in self.tasks])) for n in names if self.tasks]
+        return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
 
     def __str__(self) -> str:
         tasks = [f"task {r.task!r}: {'; '.join(map(str, r.estimates.values()))}" for r in self.tasks]

@@ -59,12 +59,13 @@ class Strategy(ABC, Generic[State]):
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    every_task: ClassVar[bool] = True  # whether each step needs samples of every task, the first of a task, too
 
     @abstractmethod
     def step(
         self, state: State | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
     ) -> tuple[State, dict[int, TaskLogRatios]]:
-        """The state after a step, and what it found; `real` has the tasks that are new, `model` all of them."""
+        """The state after a step, and what it found; `real` has the tasks that are new, `model` those with samples."""
 
     @abstractmethod
     def log_ratio(self, state: State, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:

@@ -1,4 +1,4 @@
-"""`vestige monitor start|step|show|report DIR`: a generator judged step after step, against data that is gone.
+"""`vestige monitor start|step|show|report DIR`: new data or samples judged step after step, by data that is gone.
 
 `step` and `show` end with exit code 3 where an alarm fires at the last step, and otherwise with 4 where one cannot be
 told because the number that it watches was refused, so that scripts can act on it; the step itself is finished then.
@@ -7,7 +7,7 @@ The other codes are those of every verb.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ from vestige.core import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vestige.monitor import Alarm, Monitor
+    from vestige.monitor import Alarm, DriftAlarm, Monitor
 
 FIRED, UNTOLD = 3, 4
 LOSSES = ("task", "value", "low", "high")
@@ -39,8 +39,13 @@ class StartMonitor(output.Verb):
     """Fire when a divergence has surely risen by more than a limit since its task was learnt; several times."""
     jump: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="DIVERGENCE[@TASK]=LIMIT")] = ()
     """Fire when a divergence has surely risen by more than a limit since the last step; several times."""
+    false_alarms: float | None = None
+    """Fire when a drift test says that something has changed; in a year without change, with at most this chance."""
+    steps_a_year: int | None = None
+    """How many steps that year has; 52 unless this is given."""
     no_alarms: bool = False
-    """Set none. Without this and the three above, js fires when it rises by more than 0.05."""
+    """Set none. Without this and the five above, tasks that come with samples of a model fire when js rises by more
+    than 0.05, and others by their drift test with 0.05 false alarms a year."""
     features: str = "identity"
     """A feature map for the samples, fitted at the first step and then left as it is."""
     dims: int | None = None
@@ -58,7 +63,8 @@ class StartMonitor(output.Verb):
         """Make the folder."""
         from vestige.monitor import Monitor
 
-        asked = alarms(above=self.above, rise=self.rise, jump=self.jump, none=self.no_alarms)
+        drift = {"false_alarms": self.false_alarms, "steps_a_year": self.steps_a_year}
+        asked = alarms(above=self.above, rise=self.rise, jump=self.jump, drift=drift, none=self.no_alarms)
         options = {} if self.divergences is None else {"names": self.divergences.split(",")}
         made = Monitor.create(
             self.folder,
@@ -68,21 +74,23 @@ class StartMonitor(output.Verb):
             keep_moments=not self.no_moments,
             drop=self.drop,
         )
-        said = f"A monitor stands in {self.folder}. Its first step needs --real TASK=FILE and --model TASK=FILE."
-        self.answer(document(made), said, *(f"An alarm fires when {alarm}." for alarm in made.thresholds))
+        needs = " and --new TASK=FILE" if made.chain.strategy.every_task else ""
+        said = f"A monitor stands in {self.folder}. Its first step needs --real TASK=FILE{needs}."
+        self.answer(document(made), said, *(f"An alarm fires when {sentence}." for sentence in made.watched))
 
 
 @dataclass(frozen=True)
 class StepMonitor(output.SeededVerb):
-    """Judge the model's newest samples, of every task; data of new tasks is used this once and not kept.
+    """Judge what is new of known tasks; data of new tasks is used this once and not kept.
 
     Exit code 3: an alarm fires; 4: none does, but a number that one watches was refused; 0: neither.
     """
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """The monitor."""
-    model: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TASK=FILE")] = ()
-    """The model's samples of a task, once for every task: .npy, .npz, .safetensors, .csv, .parquet, or images."""
+    new: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TASK=FILE", aliases=["--model"])] = ()
+    """New rows of a task, data or samples of a model: .npy, .npz, .safetensors, .csv, .parquet, or images; once a
+    task. Strategies other than 'vestige' need them for every task."""
     real: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TASK=FILE")] = ()
     """The data of a task that is new in this step, in the same manner; once for each new task."""
     wait: float = 60.0
@@ -93,9 +101,9 @@ class StepMonitor(output.SeededVerb):
         from vestige.monitor import Monitor
 
         monitor = Monitor.open(self.folder)
-        real, model = by_task(self.real, "--real", monitor.tasks), by_task(self.model, "--model", monitor.tasks)
+        real, new = by_task(self.real, "--real", monitor.tasks), by_task(self.new, "--new", monitor.tasks)
         with output.progress(f"step {monitor.steps + 1}", 1) as advance:
-            monitor.step(real, model, seed=self.seed, wait=self.wait)
+            monitor.step(real, new, seed=self.seed, wait=self.wait)
             advance(1)
         report_on(self, monitor)
 
@@ -142,9 +150,9 @@ class ReportMonitor(output.Verb):
 
 @dataclass(frozen=True)
 class MonitorVerb:
-    """Judge a generator step after step, against data that is gone; with alarms.
+    """Judge new data or a generator step after step, by data that is gone; with alarms.
 
-    'start' makes a folder, 'step' judges the newest samples, 'show' and 'report' tell. No row of data is kept. 'step'
+    'start' makes a folder, 'step' judges what is new, 'show' and 'report' tell. No row of data is kept. 'step'
     and 'show' end with exit code 3 where an alarm fires at the last step, else with 4 where a number that an alarm
     watches was refused, else with 0.
     """
@@ -188,11 +196,15 @@ def by_task(given: Sequence[str], option: str, known: Iterable[str | int]) -> di
     return found
 
 
-def alarms(*, above: Sequence[str], rise: Sequence[str], jump: Sequence[str], none: bool) -> list[Alarm] | None:
+def alarms(
+    *, above: Sequence[str], rise: Sequence[str], jump: Sequence[str], drift: Mapping[str, Any], none: bool
+) -> list[Alarm | DriftAlarm] | None:
     """The alarms that were asked for; None for those that stand by default."""
-    from vestige.monitor import Alarm
+    from vestige.monitor import Alarm, DriftAlarm
 
-    found = [Alarm(name, above=limit, task=task) for name, task, limit in map(_limit, above)]
+    given = {name: value for name, value in drift.items() if value is not None}
+    found: list[Alarm | DriftAlarm] = [DriftAlarm(**given)] if given else []
+    found += [Alarm(name, above=limit, task=task) for name, task, limit in map(_limit, above)]
     found += [Alarm(name, rise=limit, task=task) for name, task, limit in map(_limit, rise)]
     found += [Alarm(name, rise=limit, task=task, since="last") for name, task, limit in map(_limit, jump)]
     if none and found:
@@ -214,9 +226,13 @@ def _limit(word: str) -> tuple[str, str | None, float]:
 
 
 def tables(monitor: Monitor, name: str | None) -> list[output.Table]:
-    """The last step of every shown divergence, or the whole history of one."""
+    """The last step of every shown divergence and the drift tests, or the whole history of one divergence."""
+    from vestige.monitor.history import tests
+
     if name is None:
-        return [_table(f"step {monitor.steps}", _last(monitor, monitor.table()), COLUMNS)]
+        drift, last = tests(monitor.history[-1]), _last(monitor, monitor.table())
+        shown = [drift, _table(f"step {monitor.steps}", last, COLUMNS)]
+        return [table for table in shown if table.rows]
     matrix = monitor.matrix(name)
     rows = [(int(step), *values) for step, values in zip(matrix.index, matrix.to_numpy().tolist(), strict=True)]
     history = output.Table(f"{name} of every task (columns) at every step (rows)", ("step", *map(str, matrix)), rows)
@@ -241,22 +257,23 @@ def document(monitor: Monitor, *, whole: bool = False) -> dict[str, Any]:
         "tasks": [{"task": task, "learnt": step} for task, step in monitor.tasks.items()],
         "keep_moments": monitor.keep_moments,
         "thresholds": monitor.thresholds,
+        "watched": monitor.watched,
         "alarms": monitor.alarms,
         "refusals": monitor.refusals,
     }
     if not monitor.steps:
         return found
-    from vestige.monitor.history import refusals
-
-    names = list(monitor.history[-1].report.tasks[0].estimates)
+    names, drift = monitor.names, monitor.drift()
     table = monitor.table(names)
     if not whole:
-        return found | {"table": _last(monitor, table).to_dict("records")}
+        last = {"table": _last(monitor, table), "drift": _last(monitor, drift)}
+        return found | {key: frame.to_dict("records") for key, frame in last.items()}
     return found | {
         "table": table.to_dict("records"),
+        "drift": drift.to_dict("records"),
         "matrices": {name: monitor.matrix(name).to_numpy() for name in names},
         "forgetting": {name: monitor.forgetting(name).to_dict("records") for name in names},
         "intransigence": {name: monitor.intransigence(name).to_dict("records") for name in names},
         "fired": [alarm for step in monitor.history for alarm in step.alarms],
-        "refused": refusals(monitor.history, monitor.thresholds),
+        "refused": monitor.refused,
     }

@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 
 from vestige import store
 from vestige.core import InputError, StoreError
-from vestige.monitor.alarms import Alarm
+from vestige.monitor.alarms import Alarms
 from vestige.monitor.history import MonitorStep
 from vestige.monitor.samples import TableCoding
 
@@ -56,7 +56,7 @@ class MonitorSettings:
 
     created: str
     features: Mapping[str, Any]  # the configuration of the map
-    alarms: tuple[Alarm, ...]
+    alarms: Alarms
     keep_moments: bool
     drop: tuple[str, ...]  # columns of tables
     coding: TableCoding | None = None
@@ -109,7 +109,7 @@ class Folder:
         if read.number != step:
             raise StoreError(f"{path}: key 'report' must be that of step {step}. Got step {read.number} instead.")
         known = {frozenset(task.estimates) for task in read.report.tasks}
-        if len(known) != 1 or frozenset() in known:
+        if len(known) != bool(read.model_rows) or frozenset() in known:  # without samples nothing was judged
             raise StoreError(
                 f"{path}: key 'report.tasks' must hold tasks with the same divergences. Got others instead."
             )

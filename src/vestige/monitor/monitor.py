@@ -35,7 +35,8 @@ from vestige.chains.report import Task
 from vestige.core import NotFitted, StoreError, VestigeWarning, checks
 from vestige.features import FeatureMap
 from vestige.monitor import history, samples
-from vestige.monitor.alarms import DEFAULT, Alarm, FiredAlarm, Refusal, held
+from vestige.monitor.alarms import DEFAULT, Alarm, Alarms, FiredAlarm, Refusal, held, sentences
+from vestige.monitor.false_alarms import DriftAlarm
 from vestige.monitor.folder import Folder, MonitorSettings, Parts, Writes
 from vestige.monitor.history import MonitorStep
 from vestige.monitor.samples import Given
@@ -65,21 +66,22 @@ class Monitor:
         *,
         features: str | Mapping[str, Any] | FeatureMap = "identity",
         chain: Chain | Mapping[str, Any] | None = None,
-        alarms: Iterable[Alarm] | None = None,
+        alarms: Iterable[Alarm | DriftAlarm] | None = None,
         keep_moments: bool = True,
         drop: Sequence[str] = (),
     ) -> Self:
         """A new monitor in a new or empty folder.
 
         `features` is the name of a map, its configuration, or a map; `chain` a chain that has not begun, or its
-        options; `alarms` default to `vestige.monitor.alarms.DEFAULT`; `drop` names columns of tables to leave out.
+        options; `alarms` default to those of `vestige.monitor.alarms.DEFAULT` that concern a task; `drop` names columns
+        of tables to leave out.
         """
         keep_moments = bool(keep_moments)
         fresh, seen = _chain_of(chain, keep_moments=keep_moments), _map_of(features)
         writes: Writes = {"state": fresh.save}
         if seen.shape_ is not None:  # fitted already, by somebody else
             writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
-        chosen = MonitorSettings(_now(), seen.config(), _alarms_of(alarms, fresh.names), keep_moments, tuple(drop))
+        chosen = MonitorSettings(_now(), seen.config(), _alarms_of(alarms, fresh), keep_moments, tuple(drop))
         place = Folder(Path(folder))
         place.begin(chosen, writes)
         return cls(place)
@@ -117,9 +119,14 @@ class Monitor:
         return history.known(self._steps)
 
     @property
-    def thresholds(self) -> tuple[Alarm, ...]:
-        """The alarms that were set."""
-        return self._settings.alarms
+    def thresholds(self) -> tuple[Alarm | DriftAlarm, ...]:
+        """The alarms that were set, or those that stand by default."""
+        return DEFAULT if self._settings.alarms is None else self._settings.alarms
+
+    @property
+    def watched(self) -> list[str]:
+        """When each alarm fires, for people."""
+        return sentences(self._settings.alarms)
 
     @property
     def alarms(self) -> tuple[FiredAlarm, ...]:
@@ -129,7 +136,18 @@ class Monitor:
     @property
     def refusals(self) -> tuple[Refusal, ...]:
         """Alarms that cannot be told at the last step, because the number that they watch was refused."""
-        return held(self.thresholds, [step.report for step in self._steps])[1] if self._steps else ()
+        return held(self._settings.alarms, [step.report for step in self._steps])[1] if self._steps else ()
+
+    @property
+    def refused(self) -> list[Refusal]:
+        """The same of all steps."""
+        return history.refusals(self._steps, self._settings.alarms)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The divergences that every step has; none before the first with samples."""
+        judged = next((step.report.tasks[0] for step in reversed(self._steps) if step.report.tasks), None)
+        return () if judged is None else tuple(judged.estimates)
 
     @property
     def keep_moments(self) -> bool:
@@ -139,15 +157,17 @@ class Monitor:
     def step(
         self,
         real: Mapping[Task, Given] | None = None,
-        model: Mapping[Task, Given] | None = None,
+        new: Mapping[Task, Given] | None = None,
         *,
+        model: Mapping[Task, Given] | None = None,
         seed: int = 0,
         wait: float = WAIT,
     ) -> MonitorStep:
-        """Judge this step's model samples of every task, with the data of tasks that are new in it.
+        """Judge what is `new` in this step, by the data of tasks that are learnt in it and what is kept of others.
 
-        All or nothing: a refusal, an error or a kill leaves the folder at the step before. Another process that is
-        stepping is waited for, at most `wait` seconds; what it did is taken over first.
+        `new` are rows by task: samples of a model, for which `model` is another word, or data that came in. All or
+        nothing: a refusal, an error or a kill leaves the folder at the step before. Another process that is stepping is
+        waited for, at most `wait` seconds; what it did is taken over first.
         """
         seed = checks.whole(seed, "seed", "Monitor.step")
         wait = checks.number(wait, "wait", "Monitor.step", low=0)
@@ -156,7 +176,7 @@ class Monitor:
             self._catch_up()
             self._folder.sweep(self._parts)
             try:
-                step = self._judge(real or {}, model or {}, seed)
+                step = self._judge(real or {}, {**(new or {}), **(model or {})}, seed)
             except BaseException:
                 self._chain = self._map = None  # they may be ahead of the folder
                 raise
@@ -237,6 +257,10 @@ class Monitor:
         """How far each task was from `reference` (0: the data itself) in the step in which it was learnt."""
         return history.intransigence(self._steps, self._asked("Monitor.intransigence", [name])[0], reference)
 
+    def drift(self) -> pd.DataFrame:
+        """The p-value of each drift test and the FID beside it: a row for each step and task that had one."""
+        return history.drift(self._steps)
+
     def kept(self) -> pd.DataFrame:
         """A row for each array in the folder: where it stands, its shape, and what it is."""
         own, seen = self.chain.kept(), self._features()
@@ -264,9 +288,9 @@ class Monitor:
         """`names` among the divergences that every step has; without any, the ones that most people ask for."""
         if not self._steps:
             raise NotFitted(f"{owner} was called before the first step.")
-        have = list(self._steps[-1].report.tasks[0].estimates)
+        have = self.names
         if names is None:
-            return [name for name in SHOWN if name in have] or have
+            return [name for name in SHOWN if name in have] or list(have)
         return [checks.one_of(divergence(name).name, have, "names", owner) for name in names]
 
 
@@ -291,14 +315,20 @@ def _map_of(given: str | Mapping[str, Any] | FeatureMap) -> FeatureMap:
     return features.build(options.pop("map"), **options)
 
 
-def _alarms_of(given: Iterable[Alarm] | None, names: Sequence[str]) -> tuple[Alarm, ...]:
-    """Alarms on divergences that the chain computes; those of `DEFAULT` that it does where none are given."""
+def _alarms_of(given: Iterable[Alarm | DriftAlarm] | None, chain: Chain) -> Alarms:
+    """Alarms on what the chain computes; where none are given, those that stand by default."""
     if given is None:
-        return tuple(alarm for alarm in DEFAULT if alarm.divergence in names)
-    alarms = tuple(replace(alarm, divergence=divergence(alarm.divergence).name) for alarm in given)
-    for alarm in alarms:
-        checks.one_of(alarm.divergence, names, "alarms", OWNER)
-    return alarms
+        return tuple(DEFAULT[:1] if DEFAULT[0].divergence in chain.names else ()) if chain.strategy.every_task else None
+    alarms = []
+    for alarm in given:
+        if isinstance(alarm, Alarm):
+            name = divergence(alarm.divergence).name
+            alarm = replace(alarm, divergence=checks.one_of(name, chain.names, "alarms", OWNER))
+        elif chain.strategy.every_task:
+            must = "without a DriftAlarm, which needs the strategy 'vestige'"
+            checks.refuse("alarms", OWNER, must, f"one beside '{chain.strategy.name}'")
+        alarms.append(alarm)
+    return tuple(alarms)
 
 
 def _whom(told: Iterable[FiredAlarm | Refusal]) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from vestige import show as drawing
 from vestige.chains.report import Task
 from vestige.monitor import history
-from vestige.monitor.alarms import Alarm, FiredAlarm, Refusal
+from vestige.monitor.alarms import Alarm, Alarms, FiredAlarm, Refusal, sentences
 from vestige.monitor.folder import MonitorSettings
 from vestige.monitor.history import Steps
 from vestige.show import Page, Picture, Table
@@ -20,14 +20,15 @@ def page(
     title: str, said: str, steps: Steps, names: Sequence[str], kept: pd.DataFrame, chosen: MonitorSettings
 ) -> Page:
     """Everything that the history says of the divergences `names`, for reading."""
-    alarms = chosen.alarms
-    shown = alarms[0].divergence if alarms else names[0]
+    limits = [alarm for alarm in chosen.alarms or () if isinstance(alarm, Alarm)]
+    shown = next((alarm.divergence for alarm in limits), "js" if "js" in names else next(iter(names), ""))
     out = Page(title, said)
-    out.section("Alarms", *_alarms(steps, alarms))
-    out.section("Now", _now(steps, names))
-    out.section("Divergences over steps", *(_curve(steps, name, alarms) for name in names))
-    out.section(f"Every task at every step: {shown}", _matrix(steps, shown))
-    out.section("Forgetting and intransigence", *_lost(steps, shown))
+    out.section("Alarms", *_alarms(steps, chosen.alarms))
+    out.section("Now", *_now(steps, names))
+    if names:
+        out.section("Divergences over steps", *(_curve(steps, name, limits) for name in names))
+        out.section(f"Every task at every step: {shown}", _matrix(steps, shown))
+        out.section("Forgetting and intransigence", *_lost(steps, shown))
     out.section("What is kept", *_kept(steps, kept, chosen.keep_moments))
     out.section("Steps", _steps(steps))
     return out
@@ -39,10 +40,10 @@ def labels(tasks: Sequence[Task]) -> dict[Task, str]:
     return plain if len(set(plain.values())) == len(plain) else {task: repr(task) for task in tasks}
 
 
-def _alarms(steps: Steps, alarms: Sequence[Alarm]) -> list[str | Table]:
-    if not alarms:
+def _alarms(steps: Steps, alarms: Alarms) -> list[str | Table]:
+    if alarms == ():
         return ["No alarm was set."]
-    told = Table("set", ("fires when",), [(str(alarm),) for alarm in alarms])
+    told = Table("set", ("fires when",), [(sentence,) for sentence in sentences(alarms)])
     fired = [one for step in steps for one in step.alarms]
     out: list[str | Table] = [told, _newest("fired", fired) if fired else "None has fired yet."]
     untold = history.refusals(steps, alarms)
@@ -50,16 +51,21 @@ def _alarms(steps: Steps, alarms: Sequence[Alarm]) -> list[str | Table]:
 
 
 def _newest(title: str, told: Sequence[FiredAlarm | Refusal]) -> Table:
-    rows = [(one.step, str(one.task), one.alarm.divergence, one.why) for one in reversed(told)]
-    return Table(f"{title}, newest first", ("step", "task", "divergence", "why"), rows)
+    rows = [
+        (one.step, str(one.task), getattr(one.alarm, "divergence", "drift test"), one.why) for one in reversed(told)
+    ]
+    return Table(f"{title}, newest first", ("step", "task", "number", "why"), rows)
 
 
-def _now(steps: Steps, names: Sequence[str]) -> Table:
+def _now(steps: Steps, names: Sequence[str]) -> list[str | Table]:
+    if not steps[-1].report.tasks:
+        return ["The last step kept what is needed of its data; it had no samples to judge."]
     last = history.table(steps[-1:], names)
     columns = ("task", "divergence", "value", "low", "high", "depth", "verdict", "reason")
     level = next(iter(steps[-1].report.tasks[0].estimates.values())).level
     note = f"Low and high are the ends of the {level:.0%} interval; depth is how many estimated ratios stand between."
-    return Table(f"step {len(steps)}", columns, _rows(last, columns), note)
+    tests = history.tests(steps[-1])
+    return [*([tests] if tests.rows else []), Table(f"step {len(steps)}", columns, _rows(last, columns), note)]
 
 
 def _curve(history_: Steps, name: str, alarms: Sequence[Alarm]) -> Picture:
@@ -68,7 +74,7 @@ def _curve(history_: Steps, name: str, alarms: Sequence[Alarm]) -> Picture:
     series = {label: value[task].to_numpy() for task, label in tasks.items()}
     bands = {label: (low[task].to_numpy(), high[task].to_numpy()) for task, label in tasks.items()}
     limits = {str(a): a.limit for a in alarms if a.divergence == name and a.above is not None}
-    title = f"{name} of the model from the data of each task"
+    title = f"{name} of what was new from the data of each task"
     figure = drawing.curves(series, steps, title=title, x_label="step", y_label=name, bands=bands, reference=limits)
     last = "; ".join(f"task {label} {values[-1]:.3g}" for label, values in series.items())
     return Picture(figure, f"{title}, over {len(steps)} steps, with intervals. At the last step: {last}.")
@@ -118,7 +124,7 @@ def _steps(steps: Steps) -> Table:
         (step.number, step.when, step.seed, _counts(step.real_rows), _counts(step.model_rows), len(step.alarms))
         for step in steps
     ]
-    return Table("", ("step", "when", "seed", "real samples", "model samples", "alarms"), rows)
+    return Table("", ("step", "when", "seed", "real rows", "new rows", "alarms"), rows)
 
 
 def _counts(rows: Sequence[tuple[Task, int]]) -> str:

@@ -1,6 +1,6 @@
 """Files that are written whole or not at all, checked when they are read, and free of pickle."""
 
-from vestige.store.codec import Plain, decode, encode, from_tensors, restore, restore_tensors, to_tensors
+from vestige.store.codec import Plain, decode, encode, from_tensors, newer, restore, restore_tensors, to_tensors
 from vestige.store.locks import locked
 from vestige.store.objects import (
     FORMAT,
@@ -34,6 +34,7 @@ __all__ = [
     "load_lines",
     "load_object",
     "locked",
+    "newer",
     "passing_over",
     "regular",
     "restore",

@@ -40,6 +40,7 @@ JSON = "json"  # the name of the tensor whose bytes are the JSON
 # Where an annotation says so, JSON of any form is stored and read as it is.
 AS_IS = "plain JSON"
 Plain: TypeAlias = Annotated[Any, AS_IS]
+NEWER = "vestige newer than its files"  # the metadata of a field that older files lack
 DEEPEST = 64  # levels of plain JSON within each other
 MOST_AXES = 8  # of numbers that are written out
 FARTHEST = 1e100  # from zero that a number may be which is written out: beyond it sums of squares, and axes, overflow
@@ -49,6 +50,11 @@ UNIONS = (typing.Union, types.UnionType)
 _Entry: TypeAlias = tuple[Any, Any, str]  # an annotation, what is to be read by it, and its key
 # Annotations are read once a class.
 _NAMES: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
+
+
+def newer(default: Any) -> Any:  # noqa: ANN401 - a field, typed as its annotation
+    """A dataclass field that was added after files had been written: where one lacks it, it has its default."""
+    return dataclasses.field(default=default, metadata={NEWER: True})
 
 
 def stored_names(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
@@ -353,13 +359,13 @@ class _Reader:
     def in_thing(self, kind: Any, data: dict[str, Any], path: str) -> dict[str, _Entry]:  # noqa: ANN401
         names = stored_names(kind)
         at = f"{path}." if path else ""
-        init = {f.name for f in dataclasses.fields(kind) if f.init} if dataclasses.is_dataclass(kind) else set()
-        missing = [n for n in init if n not in data]
+        init = {f.name: f for f in dataclasses.fields(kind) if f.init} if dataclasses.is_dataclass(kind) else {}
+        missing = [n for n, field in init.items() if n not in data and NEWER not in field.metadata]
         unknown = [n for n in data if n != CLASS and n not in names]
         if missing or unknown:
             which, said = (missing[0], "is missing") if missing else (unknown[0], "is unknown")
             raise StoreError(f"The key '{shortened(at + which, SHOWN)}' of the stored {kind.__name__} {said}.")
-        return {n: (names[n], data[n], f"{at}{n}") for n in init}
+        return {n: (names[n], data[n], f"{at}{n}") for n in init if n in data}
 
     def into(self, thing: object, data: Any, path: str) -> None:  # noqa: ANN401
         at = f"{path}." if path else ""
