@@ -15,7 +15,7 @@ from scipy.stats import kstest
 from vestige.core import Estimate
 from vestige.data.readers import read_pair
 from vestige.ratios.cross_fit import HeldOut
-from vestige.vestiges import compare, no_difference, two_sets
+from vestige.vestiges import compare, no_difference, pairs, two_sets
 from vestige.vestiges.two_sets import conclude
 
 
@@ -31,7 +31,7 @@ def bare(monkeypatch):
     monkeypatch.setattr(two_sets, "held_out", nothing)
     monkeypatch.setattr(two_sets, "reach", lambda *_, **__: reached)
     monkeypatch.setattr(two_sets, "_divergences", lambda *_: dict.fromkeys(("kl", "js"), Estimate(0.0, 0.0, 0.0)))
-    monkeypatch.setattr(two_sets, "metric_estimates", lambda *_, **__: {})
+    monkeypatch.setattr(pairs, "metric_estimates", lambda *_, **__: {})
 
 
 def normals(d, n_p=60, n_q=60):
@@ -142,7 +142,7 @@ def test_a_test_that_learns_from_the_labels_would_be_seen(bare, tmp_path, monkey
         axes = torch.linalg.svd(p.double() - p.double().mean(0), full_matrices=False)[2][:16]
         return p.double() @ axes.mT, q.double() @ axes.mT, "told"
 
-    monkeypatch.setattr(two_sets, "projected", one_sided)
+    monkeypatch.setattr(pairs, "projected", one_sided)
     found = p_values(lambda rng, _: (rng.normal(size=(30, 260)), rng.normal(size=(30, 260)), {}), tmp_path, 10, 0)
     assert (found < 0.05).mean() > 0.5
 

@@ -17,9 +17,11 @@ from vestige.ratios.divergences import Gaussian, estimate, gaussian_divergence
 from vestige.ratios.logistic import Logistic
 from vestige.ratios.weights import diagnose
 from vestige.vestiges import STEPS, compare, two_sets
+from vestige.vestiges.pairs import Seen
 from vestige.vestiges.two_sets import conclude
 
 QUADRATIC = Logistic(kind="quadratic")
+EQUAL = Seen(*(torch.zeros(1, 1, dtype=torch.float64),) * 2, None, None, "")  # no row has a weight of its own
 
 
 def pair(n=1500, shift=0.0, scale=1.0, d=2, seed=0):
@@ -91,10 +93,10 @@ def with_means(fake, real):
 )
 def test_an_unbounded_divergence_needs_the_mean_ratio_of_the_side_that_rules_it(name, ruled_by):
     """KL(p || q) grows where p has rows and q hardly any, which E_q[r] tells; the reverse one by E_p[1/r]."""
-    assert two_sets._divergences(with_means(1.0, 1.0), None, 0.95)[name].known
+    assert two_sets._divergences(with_means(1.0, 1.0), EQUAL, 0.95)[name].known
     for off in (0.4, 2.5):
         for side in ("fake", "real"):
-            found = two_sets._divergences(with_means(**({"fake": 1.0, "real": 1.0} | {side: off})), None, 0.95)[name]
+            found = two_sets._divergences(with_means(**({"fake": 1.0, "real": 1.0} | {side: off})), EQUAL, 0.95)[name]
             assert found.known == (side not in ruled_by)
             assert found.known or f"{side} rows are too rare" in found.reason
 

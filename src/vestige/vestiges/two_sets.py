@@ -13,26 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from vestige.core import Estimate, NotEstimable, checks
+from vestige.core import Estimate, checks
 from vestige.core.checks import ArrayLike
 from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, HeldOut, held_out
 from vestige.ratios.divergences import FAMILY, learnt
-from vestige.ratios.standardise import Standardiser
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable, verdict
 from vestige.ratios.weights import Diagnosis, diagnose
-from vestige.vestiges.lines import METRICS, PAIR_ROWS, metric_estimates, some_rows
-from vestige.vestiges.no_difference import p_value
-from vestige.vestiges.plan import LOOKED_ROWS, Plan, cautious, plan, projected
+from vestige.vestiges.lines import METRICS, PAIR_ROWS, some_rows
+from vestige.vestiges.pairs import Pair, RowPair, Seen
+from vestige.vestiges.plan import LOOKED_ROWS, Plan, cautious
 
-# Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
-SCALE_GAP = 100.0
-# Standardised features are cut here: kernels of third degree have no variance under heavier tails.
-CLIP = 5.0
 # In-sample less held-out KL, from which bias is to be feared: this share of the held-out one, or so many nats.
 GAP_SHARE, GAP_NATS = 0.2, 0.1
 # A standard error above this is not small.
@@ -86,42 +77,43 @@ def compare(
     begins, `on_step` the name of each part. Of more than 256 features a ratio that is not named sees 64 principal
     components, and divergences are "at least".
     """
-    x, y = checks.pair(p, q, "compare", dtype=None)
-    weights = checks.weights(q_weights, len(y), "q_weights", "compare")
     level = checks.number(level, "level", "compare", low=0, high=1, open_low=True, open_high=True)
     pair_rows = checks.whole(pair_rows, "pair_rows", "compare", low=2)
-    x, y, warnings = _without_constants(x, y)
-    planned = plan(len(x), len(y), x.shape[1], rows=rows, pair_rows=pair_rows, memory=memory, owner="compare")
+    pair: Pair = replace(RowPair.of(p, q, q_weights, "compare").without_constants(), standardise=standardise)
+    planned = pair.plan(rows=rows, pair_rows=pair_rows, memory=memory, owner="compare")
     on_plan(planned)
     on_step("ratio")
-    seen_p, seen_q, told = projected(x, y, planned, estimator, seed)
-    kept = [some_rows(len(side), LOOKED_ROWS, seed, f"looked at {name}") for side, name in ((x, "p"), (y, "q"))]
-    seen_p, seen_q = seen_p[kept[0]], seen_q[kept[1]]
-    worth = None if weights is None else weights[kept[1]] / weights[kept[1]].sum()
-    found = held_out(seen_p, seen_q, q_weights=worth, estimator=estimator, rows=planned.rows, seed=seed)
-    reached = reach(seen_p, seen_q, found.log_ratio_p, found.log_ratio_q, q_weights=worth, level=level, seed=seed)
+    whole = pair.seen(planned, estimator, seed)
+    kept = [some_rows(len(x), LOOKED_ROWS, seed, f"looked at {side}") for x, side in ((whole.p, "p"), (whole.q, "q"))]
+    seen = whole.some(*kept)
+    how: dict[str, Any] = {"estimator": estimator, "rows": planned.rows, "seed": seed}
+    weights: dict[str, Any] = {"p_weights": seen.p_weights, "q_weights": seen.q_weights}
+    found = held_out(seen.p, seen.q, **weights, **how)
+    reached = reach(seen.p, seen.q, found.log_ratio_p, found.log_ratio_q, **weights, level=level, seed=seed)
     reached = replace(reached, outside_p=kept[0][reached.outside_p], outside_q=kept[1][reached.outside_q])
-    divergences = _divergences(found, worth, level, reached)
-    if told:
-        divergences = {name: _at_least(estimate, told) for name, estimate in divergences.items()}
-        warnings += (told,)
+    divergences = _divergences(found, seen, level, reached)
+    warnings = pair.warnings
+    if seen.told:
+        divergences = {name: _at_least(estimate, seen.told) for name, estimate in divergences.items()}
+        warnings += (seen.told,)
+    divergences = pair.of_data(divergences)
+    noisy = pair.smoothed(seen, seed)
+    if noisy is not None:
+        again = held_out(noisy.p, noisy.q, **weights, **how)
+        blurred = _divergences(again, noisy, level)["js"].but(name="js_smoothed")
+        divergences |= pair.of_data({"js_smoothed": blurred})
     figures = {key: found.report["held_out"][key] for key in ("accuracy", "log_loss", "ece")}
-    log_weights = found.log_ratio_q if worth is None else found.log_ratio_q + (worth * len(worth)).log()
-    diagnosis = reachable(cautious(diagnose(log_weights, **figures), told), reached)
+    w = seen.q_weights
+    log_weights = found.log_ratio_q if w is None else found.log_ratio_q + (w * len(w)).log()
+    diagnosis = reachable(cautious(diagnose(log_weights, **figures), seen.told), reached)
     on_step("test")
-    tested = p_value(seen_p, seen_q, worth, rows=planned.rows, projected=bool(told), seed=seed)
-    if standardise:
-        x, y, clipped = _standardised(x, y)
-        warnings += clipped
-    else:
-        warnings += _scale_warning(x)
-    options: dict[str, Any] = {"level": level, "pair_rows": planned.pair_rows, "seed": seed, "on_step": on_step}
-    metrics = metric_estimates(x, y, q_weights=weights, **options)
-    warnings += found.warnings + _gap_warning(found, divergences["kl"]) + diagnosis.warnings
+    tested = pair.p_value(seen, rows=planned.rows, seed=seed)
+    metrics, told = pair.metrics(level=level, pair_rows=planned.pair_rows, seed=seed, on_step=on_step)
+    warnings += told + found.warnings + _gap_warning(found, divergences["kl"]) + diagnosis.warnings
     sentence = conclude(tested, divergences["js"], diagnosis, *names, blind=found.blind)
     sentence = " ".join([sentence, *reached.sentences(*names)])
     known = divergences, metrics, tested, diagnosis, found.report, sentence, warnings
-    return Comparison(len(x), len(y), x.shape[1], *known, planned, reached)
+    return Comparison(pair.n_p, pair.n_q, pair.d, *known, planned, reached)
 
 
 def _at_least(estimate: Estimate, told: str) -> Estimate:
@@ -131,49 +123,10 @@ def _at_least(estimate: Estimate, told: str) -> Estimate:
     return estimate.but(verdict="at least", reason="; ".join(filter(None, (told, estimate.reason))))
 
 
-def _without_constants(
-    p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"]
-) -> tuple[Float[Tensor, "n_p k"], Float[Tensor, "n_q k"], tuple[str, ...]]:
-    """Features that are one number on both sides tell nothing, and are left out."""
-    moving = ((p != p[0]).any(0)) | ((q != p[0]).any(0))
-    if bool(moving.all()):
-        return p, q, ()
-    if not bool(moving.any()):
-        raise NotEstimable("Every feature is one and the same number in both sets: there is nothing to compare.")
-    note = f"{int((~moving).sum())} of {len(moving)} features are constant in both sets and were left out."
-    return p[:, moving], q[:, moving], (note,)
-
-
-def _standardised(
-    p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"]
-) -> tuple[Float[Tensor, "n_p d"], Float[Tensor, "n_q d"], tuple[str, ...]]:
-    """Both sets in deviations of `p` from its mean, bounded by CLIP; says how many rows the bound touched."""
-    p, q = p.to(torch.float64), q.to(torch.float64)
-    scale = Standardiser.of(p, clip=CLIP)
-    p, q = scale(p), scale(q)
-    touched = [float((x.abs() >= CLIP).any(1).double().mean()) for x in (p, q)]
-    if not any(touched):
-        return p, q, ()
-    told = f"{touched[0]:.2%} of the real and {touched[1]:.2%} of the fake rows"
-    return p, q, (f"Metrics: features were cut at {CLIP:g} deviations from the real mean, which touched {told}.",)
-
-
-def _scale_warning(p: Float[Tensor, "n d"]) -> tuple[str, ...]:
-    spread = p.to(torch.float64).std(0)
-    spread = spread[spread > 0]
-    if len(spread) < 2 or float(spread.max() / spread.min()) < SCALE_GAP:
-        return ()
-    times = float(spread.max() / spread.min())
-    return (
-        f"Features differ in spread by a factor of {times:.3g}: the widest rule FID, KID and MMD unless standardised.",
-    )
-
-
-def _divergences(
-    found: HeldOut, weights: Float[Tensor, " n_q"] | None, level: float, reached: Reach | None = None
-) -> dict[str, Estimate]:
+def _divergences(found: HeldOut, seen: Seen, level: float, reached: Reach | None = None) -> dict[str, Estimate]:
     """The whole family from held-out log-ratios; what they, or what they reach, cannot carry is refused."""
-    every = learnt(FAMILY, *found.sides(weights), found.refit(weights), level=level)
+    weights = seen.q_weights, seen.p_weights
+    every = learnt(FAMILY, *found.sides(*weights), found.refit(*weights), level=level)
     checked = {name: _checked(estimate, found.blind) for name, estimate in every.items()}
     return checked if reached is None else {name: verdict(name, one, reached) for name, one in checked.items()}
 

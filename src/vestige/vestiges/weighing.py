@@ -23,7 +23,8 @@ from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, held_out
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable
 from vestige.ratios.weights import Diagnosis, diagnose, expectation, self_normalise, temper
-from vestige.vestiges.plan import Plan, cautious, plan, projected
+from vestige.vestiges.pairs import Pair, RowPair
+from vestige.vestiges.plan import Plan, cautious
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,13 @@ def weigh(
     the cost before the work begins. Of more than 256 features a ratio that is not named sees 64 principal components,
     so the weights correct what is to be seen in these.
     """
-    x, y = checks.pair(p, q, "weigh", dtype=None)
     bootstrap = checks.whole(bootstrap, "bootstrap", "weigh", low=0)
-    planned = plan(len(x), len(y), x.shape[1], rows=rows, pair_rows=0, memory=memory, owner="weigh")
+    pair: Pair = RowPair.of(p, q, None, "weigh")
+    planned = pair.plan(rows=rows, pair_rows=0, memory=memory, owner="weigh")
     planned = planned if bootstrap == 0 else replace(planned, seconds=planned.seconds * bootstrap)
     on_plan(planned)
-    x, y, told = projected(x, y, planned, estimator, seed)
-    found = held_out(x, y, estimator=estimator, rows=planned.rows, bootstrap=bootstrap, seed=seed)
+    x, y, w, _, told = pair.seen(planned, estimator, seed)
+    found = held_out(x, y, p_weights=w, estimator=estimator, rows=planned.rows, bootstrap=bootstrap, seed=seed)
     figures = {key: found.report["held_out"][key] for key in ("accuracy", "log_loss", "ece")}
     raw = found.log_ratio_q
     tempered, alpha, _ = (raw, 1.0, None) if min_ess is None else temper(raw, min_ess)
@@ -103,7 +104,7 @@ def weigh(
     if found.interval_q is not None:
         shift = log_weights - alpha * raw  # of the self-normalisation: the same for every row
         interval = (alpha * found.interval_q + shift[:, None]).exp()
-    reached = reach(x, y, found.log_ratio_p, raw, seed=seed)
+    reached = reach(x, y, found.log_ratio_p, raw, p_weights=w, seed=seed)
     before, final = (reachable(cautious(diagnose(logs, **figures), told), reached) for logs in (raw, log_weights))
-    said = found.warnings + ((told,) if told else ())
+    said = pair.warnings + found.warnings + ((told,) if told else ())
     return Weighing(log_weights.exp(), interval, before, final, alpha, found.report, said, found.blind, reached)

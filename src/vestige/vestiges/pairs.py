@@ -1,0 +1,194 @@
+"""The data and new rows, ready to be judged: what a ratio sees of both, a test, and metrics.
+
+A `RowPair` has the rows of both. What stands for rows that are gone is in `judged`; both answer the same questions
+(`Pair`), so that `compare` and `weigh` need not know which they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.core import Estimate, NotEstimable, checks
+from vestige.core.checks import ArrayLike
+from vestige.ratios.standardise import Standardiser
+from vestige.vestiges.lines import metric_estimates
+from vestige.vestiges.no_difference import p_value
+from vestige.vestiges.plan import Plan, plan, projected
+
+# Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
+SCALE_GAP = 100.0
+# Standardised features are cut here: kernels of third degree have no variance under heavier tails.
+CLIP = 5.0
+
+
+class Seen(NamedTuple):
+    """What a ratio sees: rows of both sides, and weights that sum to one, None where they are equal."""
+
+    p: Float[Tensor, "n_p k"]
+    q: Float[Tensor, "n_q k"]
+    p_weights: Float[Tensor, " n_p"] | None
+    q_weights: Float[Tensor, " n_q"] | None
+    told: str  # why that is not all there is to see; empty where it is
+
+    def some(self, of_p: Tensor, of_q: Tensor) -> Seen:
+        """Some of the rows of either side."""
+        return Seen(
+            self.p[of_p], self.q[of_q], _of_rows(self.p_weights, of_p), _of_rows(self.q_weights, of_q), self.told
+        )
+
+
+def _of_rows(weights: Float[Tensor, " n"] | None, rows: Tensor) -> Float[Tensor, " m"] | None:
+    return None if weights is None else weights[rows] / weights[rows].sum()
+
+
+class Pair(Protocol):
+    """The data `p`, by its rows or by what stands for them, and new rows `q`."""
+
+    @property
+    def n_p(self) -> int:
+        """How many rows the data has or had."""
+        ...
+
+    @property
+    def n_q(self) -> int:
+        """How many new rows there are."""
+        ...
+
+    @property
+    def d(self) -> int:
+        """The number of features that metrics are taken of."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What there is to say before anything is judged."""
+        ...
+
+    def plan(self, *, rows: int, pair_rows: int, memory: float | None, owner: str) -> Plan:
+        """What judging them will cost."""
+        ...
+
+    def seen(self, planned: Plan, estimator: object, seed: int) -> Seen:
+        """What a ratio sees of both."""
+        ...
+
+    def smoothed(self, seen: Seen, seed: int) -> Seen | None:
+        """The same with noise on both sides, where a divergence of that is wanted too."""
+        ...
+
+    def of_data(self, found: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        """Divergences of what was seen, as estimates of those of the data."""
+        ...
+
+    def p_value(self, seen: Seen, *, rows: int, seed: int) -> float:
+        """Of "no difference"; NaN where the weights of q are worth too few rows to test."""
+        ...
+
+    def metrics(
+        self, *, level: float, pair_rows: int, seed: int, on_step: Callable[[str], None]
+    ) -> tuple[dict[str, Estimate], tuple[str, ...]]:
+        """Every metric by name, and warnings about the features it was taken of."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RowPair:
+    """Rows of both sides, those of q weighted on request; metrics are taken of standardised features on request."""
+
+    p: Float[Tensor, "n_p d"]
+    q: Float[Tensor, "n_q d"]
+    q_weights: Float[Tensor, " n_q"] | None = None
+    standardise: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, p: ArrayLike, q: ArrayLike, q_weights: ArrayLike | None, owner: str) -> RowPair:
+        """Both sets at the door."""
+        x, y = checks.pair(p, q, owner, dtype=None)
+        return cls(x, y, checks.weights(q_weights, len(y), "q_weights", owner))
+
+    @property
+    def n_p(self) -> int:
+        """Rows of the data."""
+        return len(self.p)
+
+    @property
+    def n_q(self) -> int:
+        """New rows."""
+        return len(self.q)
+
+    @property
+    def d(self) -> int:
+        """Features."""
+        return self.p.shape[1]
+
+    def without_constants(self) -> RowPair:
+        """Features that are one number on both sides tell nothing, and are left out."""
+        moving = ((self.p != self.p[0]).any(0)) | ((self.q != self.p[0]).any(0))
+        if bool(moving.all()):
+            return self
+        if not bool(moving.any()):
+            raise NotEstimable("Every feature is one and the same number in both sets: there is nothing to compare.")
+        note = f"{int((~moving).sum())} of {len(moving)} features are constant in both sets and were left out."
+        return RowPair(self.p[:, moving], self.q[:, moving], self.q_weights, self.standardise, (*self.warnings, note))
+
+    def plan(self, *, rows: int, pair_rows: int, memory: float | None, owner: str) -> Plan:
+        """Rows and features as they are."""
+        return plan(self.n_p, self.n_q, self.d, rows=rows, pair_rows=pair_rows, memory=memory, owner=owner)
+
+    def seen(self, planned: Plan, estimator: object, seed: int) -> Seen:
+        """Every feature, or principal components where there are too many."""
+        p, q, told = projected(self.p, self.q, planned, estimator, seed)
+        return Seen(p, q, None, self.q_weights, told)
+
+    def smoothed(self, seen: Seen, seed: int) -> Seen | None:
+        """Not of rows."""
+        return None
+
+    def of_data(self, found: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        """They are."""
+        return dict(found)
+
+    def p_value(self, seen: Seen, *, rows: int, seed: int) -> float:
+        """By permutation of the labels."""
+        return p_value(seen.p, seen.q, seen.q_weights, rows=rows, projected=bool(seen.told), seed=seed)
+
+    def metrics(
+        self, *, level: float, pair_rows: int, seed: int, on_step: Callable[[str], None]
+    ) -> tuple[dict[str, Estimate], tuple[str, ...]]:
+        """All of them."""
+        p, q, warnings = standardised(self.p, self.q) if self.standardise else (self.p, self.q, scale_warning(self.p))
+        options: dict[str, Any] = {"level": level, "pair_rows": pair_rows, "seed": seed, "on_step": on_step}
+        return metric_estimates(p, q, q_weights=self.q_weights, **options), warnings
+
+
+def standardised(
+    p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"]
+) -> tuple[Float[Tensor, "n_p d"], Float[Tensor, "n_q d"], tuple[str, ...]]:
+    """Both sets in deviations of `p` from its mean, bounded by CLIP; says how many rows the bound touched."""
+    p, q = p.to(torch.float64), q.to(torch.float64)
+    scale = Standardiser.of(p, clip=CLIP)
+    p, q = scale(p), scale(q)
+    touched = [float((x.abs() >= CLIP).any(1).double().mean()) for x in (p, q)]
+    if not any(touched):
+        return p, q, ()
+    told = f"{touched[0]:.2%} of the real and {touched[1]:.2%} of the fake rows"
+    return p, q, (f"Metrics: features were cut at {CLIP:g} deviations from the real mean, which touched {told}.",)
+
+
+def scale_warning(p: Float[Tensor, "n d"]) -> tuple[str, ...]:
+    """Whether some features drown the others in metrics of distances."""
+    spread = p.to(torch.float64).std(0)
+    spread = spread[spread > 0]
+    if len(spread) < 2 or float(spread.max() / spread.min()) < SCALE_GAP:
+        return ()
+    times = float(spread.max() / spread.min())
+    return (
+        f"Features differ in spread by a factor of {times:.3g}: the widest rule FID, KID and MMD unless standardised.",
+    )
