@@ -36,11 +36,11 @@ test: $(STAMP)  ## the tests that take seconds
 
 test-all: $(CLUSTER)  ## every test
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not cluster"
-	$(ONE_THREAD) $(BIN)/python -m pytest -m cluster tests/runner
+	$(ONE_THREAD) $(BIN)/python -m pytest -m cluster tests/runner tests/vestiges
 
 # Ray gives its processes 30 s to start: they want the machine to themselves.
 test-cluster: $(CLUSTER)  ## units on a Ray cluster of two machines, one of them lost in the middle
-	$(ONE_THREAD) $(BIN)/python -m pytest -m cluster tests/runner
+	$(ONE_THREAD) $(BIN)/python -m pytest -m cluster tests/runner tests/vestiges
 
 lint: $(STAMP)  ## formatting, lint, types, dead code
 	$(BIN)/ruff format --check .

@@ -86,17 +86,22 @@ def batches(source: Any, rows: int = ROWS) -> Batches:  # noqa: ANN401 - many ki
         return _of_file(locate(source), rows)
     if isinstance(source, list | tuple) and source and all(map(_is_path, source)):
         return _joined([_of_file(locate(one), rows) for one in source], f"{source[0]} and {len(source) - 1} more")
+    if is_ray_data(source):
+        return Batches("table", "the Ray Data set", None, lambda: _from_ray(source, rows))
     if isinstance(source, pa.RecordBatchReader):
         return _of_batches(source, rows)
     if is_frame(source):
         table = as_table(source, OWNER)
         return Batches("table", "the table", None, lambda: _cut_table(table, rows))
-    if hasattr(source, "map_batches") and hasattr(source, "iter_batches"):  # a Ray Data set
-        return Batches("table", "the Ray Data set", None, lambda: _from_ray(source, rows))
     if _holds_batches(source):
         return _of_batches(source, rows)
     x = _array(source)
     return Batches("array", "the array", tuple(x.shape[1:]) or (1,), lambda: _cut_array(x, rows))
+
+
+def is_ray_data(x: object) -> bool:
+    """Whether `x` is a Ray Data set; Ray may be missing."""
+    return hasattr(x, "map_batches") and hasattr(x, "iter_batches")
 
 
 def _is_path(x: object) -> bool:
