@@ -68,8 +68,7 @@ def grid_step(values: FloatArray) -> float:
 def resolution_of(values: FloatArray) -> float:
     """The coarsest of 1, .1, .01, .001 that every value is a multiple of, or 0."""
     for digits in DECIMALS:
-        scaled = values * 10.0**digits
-        if np.abs(scaled).max() < 2**40 and bool((np.abs(scaled - np.round(scaled)) < 1e-6).all()):
+        if bool((np.abs(values - np.round(values, digits)) <= 1e-12 * np.abs(values)).all()):
             return 10.0**-digits
     return 0.0
 
@@ -199,90 +198,61 @@ def _margin(
 
 
 class Codes:
-    """A margin as arrays, for reading rows into codes and positions, and back."""
+    """A margin as arrays, for reading a column into codes, and back."""
 
-    def __init__(self, margin: Margin) -> None:
+    def __init__(self, margin: Margin, kind: str) -> None:
+        self.margin, self.kind = margin, kind
         self.share, self.low, self.high = margin.share.numpy(), margin.low.numpy(), margin.high.numpy()
-        self.margin = margin
-        self.upper = np.cumsum(self.share)
-        self.upper[-1] = 1.0
-        self.lower = np.concatenate([[0.0], self.upper[:-1]])
+        self.centre = np.cumsum(self.share) - self.share / 2  # position of the middle of each code
         self.is_atom = self.low == self.high
         self.atoms, self.bins = np.flatnonzero(self.is_atom), np.flatnonzero(~self.is_atom)
 
     def __len__(self) -> int:
         return len(self.share)
 
-    def read(self, column: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Code of each value, len(self) where it is missing; and its position."""
-        missing = np.isnan(column)
+    def read(self, column: FloatArray) -> IntArray:
+        """Code of each value; len(self) where it is missing, or where too few rows have any."""
+        missing = np.isnan(column) | (self.margin.missing == 1)
         x = np.where(missing, self.low[0], column)
         code = np.zeros(len(x), dtype=np.int64)
+        if self.kind == "category":  # one without a share of its own counts as the last
+            place = np.minimum(np.searchsorted(self.low, x), len(self) - 1)
+            return np.where(missing, len(self), np.where(self.low[place] == x, place, len(self) - 1))
         if len(self.atoms):
-            near = nearest_atom(x, self.low[self.atoms])
-            code = self.atoms[near]
+            code = self.atoms[nearest_atom(x, self.low[self.atoms])]
         if len(self.bins):
             apart = x != self.low[code] if len(self.atoms) else np.ones(len(x), dtype=bool)
-            inner = self.low[self.bins][1:]
-            code = np.where(apart, self.bins[np.searchsorted(inner, x, side="right")], code)
-        width = np.where(self.is_atom, 1.0, self.high - self.low)[code]
-        within = np.where(self.is_atom[code], 0.5, np.clip((x - self.low[code]) / width, 0.0, 1.0))
-        tails = self._tails(code) if len(self.bins) > 1 else []
-        for side, rows in tails:
-            edge = self.high[self.bins[0]] if side == 0 else self.low[self.bins[-1]]
-            beyond = np.abs(x[rows] - edge)
-            below = self._below(beyond, side)
-            within[rows] = 1 - below if side == 0 else below
-        position = self.lower[code] + self.share[code] * within
-        return np.where(missing, len(self), code), position
+            code = np.where(apart, self.bins[np.searchsorted(self.low[self.bins][1:], x, side="right")], code)
+        return np.where(missing, len(self), code)
 
-    def read_categories(self, column: FloatArray) -> IntArray:
-        """The same of codes of categories; one that has no share counts as the last."""
-        missing = np.isnan(column)
-        place = np.searchsorted(self.low, np.where(missing, 0, column))
-        place = np.minimum(place, len(self) - 1)
-        place = np.where(self.low[place] == column, place, len(self) - 1)
-        return np.where(missing, len(self), place)
-
-    def values(self, position: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Code and value at each position."""
-        code = np.minimum(np.searchsorted(self.upper, position, side="right"), len(self) - 1)
-        within = np.clip((position - self.lower[code]) / self.share[code], 0.0, 1.0)
-        x = self.low[code] + within * (self.high - self.low)[code]
-        tails = self._tails(code) if len(self.bins) > 1 else []
-        for side, rows in tails:
-            beyond = self._beyond(1 - within[rows] if side == 0 else within[rows], side)
-            x[rows] = self.high[self.bins[0]] - beyond if side == 0 else self.low[self.bins[-1]] + beyond
+    def values(self, code: IntArray, within: FloatArray) -> FloatArray:
+        """A value of each code, at the share `within` of it; NaN of what is missing."""
+        known = np.minimum(code, len(self) - 1)
+        x = self.low[known] + within * (self.high - self.low)[known]
+        if len(self.bins) > 1:
+            for side, tail_code in ((0, self.bins[0]), (1, self.bins[-1])):
+                rows = known == tail_code
+                far = self._beyond(1 - within[rows] if side == 0 else within[rows], side)
+                x[rows] = self.high[tail_code] - far if side == 0 else self.low[tail_code] + far
         if self.margin.resolution > 0:
-            free = ~self.is_atom[code]
-            digits = round(-math.log10(self.margin.resolution))
+            free = ~self.is_atom[known]
             whole = np.floor(x[free] / self.margin.resolution + 1e-9) * self.margin.resolution
-            x[free] = np.round(whole, digits)
-        return code, x
-
-    def _tails(self, code: IntArray) -> list[tuple[int, NDArray[np.bool_]]]:
-        return [(0, code == self.bins[0]), (1, code == self.bins[-1])]
-
-    def _below(self, beyond: FloatArray, side: int) -> FloatArray:
-        """The share of a tail that lies nearer to its inner edge than `beyond`."""
-        scale, shape, reach = (float(part[side]) for part in (self.margin.scale, self.margin.shape, self.margin.reach))
-        whole = 1 - survival(np.array([reach]), scale, shape)[0]
-        return np.minimum((1 - survival(np.minimum(beyond, reach), scale, shape)) / whole, 1.0)
+            x[free] = np.round(whole, round(-math.log10(self.margin.resolution)))
+        return np.where(code == len(self), np.nan, x)
 
     def _beyond(self, share: FloatArray, side: int) -> FloatArray:
-        """The inverse of `_below`."""
+        """How far beyond the inner edge of a tail that share of it lies that is nearer."""
         scale, shape, reach = (float(part[side]) for part in (self.margin.scale, self.margin.shape, self.margin.reach))
-        whole = 1 - survival(np.array([reach]), scale, shape)[0]
-        log_left = np.log1p(-np.clip(share * whole, 0.0, 1 - 1e-12))
+        log_left = np.log1p(-np.clip(share * (1 - survival(reach, scale, shape)), 0.0, 1 - 1e-12))
         far = scale * (np.expm1(-shape * log_left) / shape if abs(shape) > 1e-6 else -log_left)
         return np.minimum(far, reach)
 
 
-def survival(x: FloatArray, scale: float, shape: float) -> FloatArray:
+def survival(x: float, scale: float, shape: float) -> float:
     """1 - F of the generalised Pareto distribution."""
     if abs(shape) <= 1e-6:
-        return np.exp(-x / scale)
-    return np.maximum(1 + shape * x / scale, 0.0) ** (-1 / shape)
+        return math.exp(-x / scale)
+    return max(1 + shape * x / scale, 0.0) ** (-1 / shape)
 
 
 def group_codes(share: FloatArray, most: int, ordered: bool) -> IntArray:

@@ -11,14 +11,16 @@ tree of column j then works on codes alone.
   log-likelihood of j's codes in at most `targets` groups, and it must exceed `penalty` for each of those groups but one
   (1 is Akaike's criterion). Groups of numbers stay in order, with missing values last; categories are ordered by the
   mean group of j in the node. A leaf has at least max(`rows_a_leaf`, n / 100) rows, and there are at most `leaves`.
-- **A leaf of a number** has segments of at least `rows_a_bin` of its rows, cut between codes. Positions (see
-  `densities.margins`) within a segment have a linear density with the mean of the rows there; the outermost segments
-  end where mean and mean square of the distance from their inner edge ask for it. So a leaf knows no least and no
-  largest value. The shape within a segment is that of the whole column, for positions are shares of all rows.
-- **A leaf of a category** has the share of each code that at least `rows_a_bin` of its rows have; the others share what
-  is left as they do in the whole column.
+- **Shares of codes** are found from the root, which has those of the whole column, down to the leaves, and what a node
+  cannot say by itself it takes from the node above. A number's codes are cut into segments of at least `rows_a_bin` of
+  the node's rows, and its shares are those nearest to the shares above (in Kullback-Leibler divergence) that have each
+  segment's share and mean position: within a segment those above are tilted by an exponential. So no node knows its
+  least or its largest value. Of a category a node counts the codes that at least `rows_a_bin` of its rows have; the
+  others share what is left as they do above.
 - **Missing values**: the leaf's own rate where it has `rows_a_bin` rows with and without a value, else that of all such
   leaves together.
+
+What greedy splits cannot see is not drawn: an exclusive or of two columns of which neither tells anything by itself.
 
 Trees grow on at most `most_rows` rows, drawn at random, and n is their number; leaves are counted over all. This is
 CART synthesis (Reiter 2005, "Using CART to generate partially synthetic public use microdata"), with two deviations:
@@ -34,7 +36,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float16, Float64, Int16
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -44,26 +46,32 @@ from vestige.densities.base import ROWS_TOGETHER, Density
 from vestige.densities.margins import Codes, FloatArray, IntArray, Margin, group_codes, margin_of, rounded_rate
 
 SPLIT_GROUPS = 32  # of a column's codes, missing among them, that a split can send to either side
+NEWTON, STEEPEST = 20, 60.0  # steps and bound of the tilt of a segment, in units of its mean distance
 SCREEN_GROUPS, SCREEN_ROWS = 8, 10_000  # of the quick look at which columns depend on each other
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnTree:
-    """Nodes in the order in which they were made, the root first, and what is drawn in each leaf.
+class Splits:
+    """Nodes of a tree, each before its children. One is a leaf where `column` is -1; then `left` is its number."""
 
-    A node is a leaf where `column` is -1; then `left` is the number of the leaf.
-    """
-
-    column: Int64[Tensor, " nodes"]  # that is asked
+    column: Int16[Tensor, " nodes"]  # that is asked
     goes_left: Bool[Tensor, "nodes groups"]  # which groups of its codes
-    left: Int64[Tensor, " nodes"]
-    right: Int64[Tensor, " nodes"]
-    missing: Float64[Tensor, " leaves"]
-    start: Int64[Tensor, " more_leaves"]  # the first segment of each leaf, and the number of segments
-    share: Float64[Tensor, " segments"]  # of the leaf's rows that have a value
-    low: Float64[Tensor, " segments"]  # position, or code of a category
-    high: Float64[Tensor, " segments"]
-    slope: Float64[Tensor, " segments"]
+    left: Int16[Tensor, " nodes"]
+    right: Int16[Tensor, " nodes"]
+
+    @property
+    def leaves(self) -> int:
+        """How many."""
+        return int((self.column < 0).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnTree:
+    """The splits, and what is drawn in each leaf."""
+
+    splits: Splits
+    missing: Float64[Tensor, " leaves"]  # rate
+    shares: Float16[Tensor, "leaves codes"]  # of the column's codes among rows that are not missing
 
 
 def mutual_information(groups: list[IntArray]) -> FloatArray:
@@ -81,29 +89,6 @@ def mutual_information(groups: list[IntArray]) -> FloatArray:
     summed = np.add.reduceat(np.add.reduceat(terms, starts[:-1], axis=0), starts[:-1], axis=1)
     free = np.array(sizes) - 1
     return summed - np.outer(free, free) / (2 * n)
-
-
-def segment_shape(beyond: FloatArray) -> tuple[float, float]:
-    """Length and slope of the linear density from 0 that has the mean and mean square of `beyond`.
-
-    With density (1 + a (2 t - 1)) / L at t = x / L: mean L (1/2 + a/6), mean square L^2 (1/3 + a/6).
-    """
-    mean, square = float(beyond.mean()), float(np.square(beyond).mean())
-    if mean <= 0:
-        return 0.0, 0.0
-    ratio = square / mean**2  # 1.125 at a = 1, 4/3 at 0, 1.5 at -1
-    # ratio (1/2 + a/6)^2 = 1/3 + a/6
-    a2, a1, a0 = ratio / 36, (ratio - 1) / 6, ratio / 4 - 1 / 3
-    inside = a1 * a1 - 4 * a2 * a0
-    slope = -1.0 if inside < 0 else (-a1 + math.sqrt(inside)) / (2 * a2)
-    slope = min(max(slope, -1.0), 1.0)
-    return mean / (0.5 + slope / 6), slope
-
-
-def from_linear(r: FloatArray, slope: FloatArray) -> FloatArray:
-    """The quantile of the density 1 + a (2 t - 1) on [0, 1] at each share `r`."""
-    b = 1 - slope
-    return np.where(r > 0, 2 * r / np.maximum(b + np.sqrt(b * b + 4 * slope * r), 1e-300), 0.0)
 
 
 def entropy_sum(counts: NDArray[np.int64], table: FloatArray) -> FloatArray:
@@ -194,100 +179,95 @@ def grow(groups: IntArray, unordered: NDArray[np.bool_], target: IntArray, growt
     return nodes
 
 
-def find_leaf(tree: ColumnTree, groups: IntArray) -> IntArray:
+def find_leaf(splits: Splits, groups: IntArray) -> IntArray:
     """The leaf of each row, by the groups of all columns (rows, columns)."""
-    column, goes_left = tree.column.numpy(), tree.goes_left.numpy()
-    left, right = tree.left.numpy(), tree.right.numpy()
-    node = np.zeros(len(groups), dtype=np.int64)
-    if column[0] < 0:
-        return np.full(len(groups), left[0])
-    rows = np.arange(len(groups))
+    column, goes_left = splits.column.numpy(), splits.goes_left.numpy()
+    left, right = splits.left.numpy().astype(np.int64), splits.right.numpy().astype(np.int64)
+    node, rows = np.zeros(len(groups), dtype=np.int64), np.arange(len(groups) if column[0] >= 0 else 0)
     while len(rows):
         at = node[rows]
-        asked = column[at]
-        goes = goes_left[at, groups[rows, asked]]
+        goes = goes_left[at, groups[rows, column[at]]]
         node[rows] = np.where(goes, left[at], right[at])
         rows = rows[column[node[rows]] >= 0]
     return left[node]
 
 
-def cut_leaf(cumulative: IntArray, rows_a_bin: int, most: int) -> list[int]:
-    """Codes after which a leaf's segments end, by the cumulated rows of codes; the last one included."""
+def cut_codes(counts: IntArray, least: int, most: int) -> IntArray:
+    """The segment of each code: neighbours with at least `least` rows together, at most `most` of about equal size."""
+    cumulative = np.cumsum(counts)
     n = int(cumulative[-1])
-    many = min(most, n // rows_a_bin)
-    ends: list[int] = []
-    before = 0
+    many = min(most, n // least)
+    ends, before = [], 0
     for i in range(1, many):
         code = int(np.searchsorted(cumulative, i * n / many))
-        if cumulative[code] - before >= rows_a_bin and n - cumulative[code] >= rows_a_bin:
+        if cumulative[code] - before >= least and n - cumulative[code] >= least:
             ends.append(code)
             before = int(cumulative[code])
-    return [*ends, len(cumulative) - 1]
+    return np.searchsorted(np.array(ends, dtype=np.int64), np.arange(len(counts)))
 
 
-def number_segments(
-    leaf: IntArray, leaves: int, code: IntArray, position: FloatArray, codes: Codes, rows_a_bin: int, most: int
-) -> list[list[tuple[float, float, float, float]]]:
-    """(share, low, high, slope) of the segments of each leaf, by rows that have a value."""
-    order = np.argsort(leaf * (len(codes) + 1) + code, kind="stable")
-    leaf, code, position = leaf[order], code[order], position[order]
-    starts = np.searchsorted(leaf, np.arange(leaves + 1))
-    found = []
-    for i in range(leaves):
-        own, where = code[starts[i] : starts[i + 1]], position[starts[i] : starts[i + 1]]
-        if len(own) < rows_a_bin or leaves == 1:
-            found.append(
-                [
-                    (float(s), float(a), float(b), 0.0)
-                    for s, a, b in zip(codes.share, codes.lower, codes.upper, strict=True)
-                ]
+def number_shares(counts: IntArray, before: FloatArray, centre: FloatArray, least: int, most: int) -> FloatArray:
+    """Shares of codes in a node: of all that have the node's segments' shares and means, the nearest to `before`.
+
+    Nearest in Kullback-Leibler divergence, so within each segment before_c exp(t centre_c) up to a factor.
+    """
+    n = int(counts.sum())
+    if n < least:
+        return before
+    segment = cut_codes(counts, least, most)
+    many = int(segment[-1]) + 1
+    held = np.bincount(segment, counts, many)
+    mean = np.bincount(segment, counts * centre, many) / held
+    apart = centre - mean[segment]
+    span = np.maximum(np.bincount(segment, before * np.abs(apart), many) / np.bincount(segment, before, many), 1e-12)
+    apart = apart / span[segment]
+    tilt = np.zeros(many)
+    starts = np.searchsorted(segment, np.arange(many))
+    for _ in range(NEWTON):
+        exponent = tilt[segment] * apart
+        weight = before * np.exp(exponent - np.maximum.reduceat(exponent, starts)[segment])
+        whole = np.maximum(np.bincount(segment, weight, many), 1e-300)
+        first = np.bincount(segment, weight * apart, many) / whole
+        if np.abs(first).max() < 1e-3:
+            break
+        second = np.bincount(segment, weight * apart * apart, many) / whole - first * first
+        tilt = np.clip(tilt - np.clip(first / np.maximum(second, 1e-9), -2.0, 2.0), -STEEPEST, STEEPEST)
+    return weight / whole[segment] * held[segment] / n
+
+
+def category_shares(counts: IntArray, before: FloatArray, least: int) -> FloatArray:
+    """Shares of codes in a node: those of at least `least` rows, and the rest as the node above has them."""
+    kept = counts >= least
+    rest = int(counts[~kept].sum())
+    if kept.any() and 0 < rest < least:  # the smallest of the others joins them
+        kept[np.where(kept, counts, counts.max() + 1).argmin()] = False
+        rest = int(counts[~kept].sum())
+    if not kept.any():
+        return before
+    share = np.where(kept, counts, 0.0)
+    if rest and before[~kept].sum() > 0:
+        share[~kept] = rest * before[~kept] / before[~kept].sum()
+    return share / share.sum()
+
+
+def leaf_shares(splits: Splits, leaf: IntArray, code: IntArray, codes: Codes, least: int, most: int) -> FloatArray:
+    """Shares of codes in each leaf, from the root down."""
+    column, left, right = (part.numpy() for part in (splits.column, splits.left, splits.right))
+    leaves, many = splits.leaves, len(codes)
+    by_leaf = np.bincount(leaf * many + code, minlength=leaves * many).reshape(leaves, many)
+    counts, shares = np.zeros((len(column), many), dtype=np.int64), np.zeros((len(column), many))
+    for i in reversed(range(len(column))):  # children stand after their parents
+        counts[i] = by_leaf[left[i]] if column[i] < 0 else counts[left[i]] + counts[right[i]]
+    shares[0] = codes.share
+    for parent in np.flatnonzero(column >= 0):
+        for child in (left[parent], right[parent]):
+            shares[child] = (
+                category_shares(counts[child], shares[parent], least)
+                if codes.kind == "category"
+                else number_shares(counts[child], shares[parent], codes.centre, least, most)
             )
-            continue
-        cumulative = np.cumsum(np.bincount(own, minlength=len(codes)))
-        ends = cut_leaf(cumulative, rows_a_bin, most)
-        begin, segments = 0, []
-        for k, end in enumerate(ends):
-            rows = slice(cumulative[begin - 1] if begin else 0, cumulative[end])
-            here, low, high = where[rows], float(codes.lower[begin]), float(codes.upper[end])
-            first, last = k == 0, k == len(ends) - 1
-            if first and last:
-                low, high, slope = around(here)
-            elif first or last:
-                length, slope = segment_shape(high - here if first else here - low)
-                length = min(length, high - low)
-                low, high, slope = (high - length, high, -slope) if first else (low, low + length, slope)
-            else:
-                slope = min(max(6 * ((float(here.mean()) - low) / (high - low) - 0.5), -1.0), 1.0)
-            segments.append((len(here) / len(own), low, high, slope))
-            begin = end + 1
-        found.append(segments)
-    return found
-
-
-def around(position: FloatArray) -> tuple[float, float, float]:
-    """Ends and slope of a uniform density with mean and deviation of `position`, within [0, 1]."""
-    mean, half = float(position.mean()), math.sqrt(3) * float(position.std())
-    return max(mean - half, 0.0), min(mean + half, 1.0), 0.0
-
-
-def category_segments(
-    leaf: IntArray, leaves: int, code: IntArray, codes: Codes, rows_a_bin: int
-) -> list[list[tuple[float, float, float, float]]]:
-    """(share, code, code, 0) of each leaf's categories."""
-    counts = np.bincount(leaf * len(codes) + code, minlength=leaves * len(codes)).reshape(leaves, len(codes))
-    found = []
-    for own in counts:
-        kept = own >= rows_a_bin
-        rest = int(own[~kept].sum())
-        if kept.any() and 0 < rest < rows_a_bin:  # the smallest of the others joins them
-            kept[np.where(kept, own, own.max() + 1).argmin()] = False
-            rest = int(own[~kept].sum())
-        share = np.where(kept, own, 0.0)
-        if not kept.all():
-            left = codes.share[~kept]
-            share[~kept] = (rest or 1.0 * (own.sum() == 0)) * left / left.sum()
-        share = share / share.sum()
-        found.append([(float(s), float(c), float(c), 0.0) for c, s in enumerate(share) if s > 0])
+    found = np.empty((leaves, many))
+    found[left[column < 0]] = shares[column < 0]
     return found
 
 
@@ -332,23 +312,12 @@ class SequentialTrees(Density):
         table = cells.numpy()
         n, columns = table.shape
         self.margins_ = tuple(margin_of(table[:, j], kinds[j], self.rows_a_bin) for j in range(columns))
-        coded = [Codes(margin) for margin in self.margins_]
-        code, position = np.empty((n, columns), dtype=np.int64), np.zeros((n, columns))
-        for j, codes in enumerate(coded):
-            if kinds[j] == "category":
-                code[:, j] = codes.read_categories(table[:, j])
-            else:
-                code[:, j], position[:, j] = codes.read(table[:, j])
-            if codes.margin.missing == 1:  # too few rows have a value for anything to be said of it
-                code[:, j] = len(codes)
-        split_groups = [groups_of(c, SPLIT_GROUPS, k) for c, k in zip(coded, kinds, strict=True)]
-        groups = np.stack([g[code[:, j]] for j, g in enumerate(split_groups)], 1)
+        coded = [Codes(margin, kind) for margin, kind in zip(self.margins_, kinds, strict=True)]
+        code = np.stack([codes.read(table[:, j]) for j, codes in enumerate(coded)], 1)
+        groups = np.stack([groups_of(codes, SPLIT_GROUPS)[code[:, j]] for j, codes in enumerate(coded)], 1)
         few = rng.fork_numpy(seed, "rows").permutation(n)[: self.most_rows] if n > self.most_rows else np.arange(n)
         seen = few[:SCREEN_ROWS]
-        coarse = [
-            groups_of(c, SCREEN_GROUPS, k)[code[seen, j]] for j, (c, k) in enumerate(zip(coded, kinds, strict=True))
-        ]
-        dependence = mutual_information(coarse)
+        dependence = mutual_information([groups_of(c, SCREEN_GROUPS)[code[seen, j]] for j, c in enumerate(coded)])
         self.order_ = ordered(dependence) if self.order == "dependence" else tuple(range(columns))
         growth = Growth(max(self.rows_a_leaf, math.ceil(len(few) / 100)), self.leaves, self.penalty)
         unordered = np.array([kind == "category" for kind in kinds])
@@ -358,74 +327,45 @@ class SequentialTrees(Density):
             candidates = before[np.argsort(-dependence[j, before], kind="stable")[: self.parents]]
             nodes: list[_Node] = []
             if len(candidates):
-                target = np.unique(groups_of(coded[j], self.targets, kinds[j])[code[few, j]], return_inverse=True)[1]
+                target = np.unique(groups_of(coded[j], self.targets)[code[few, j]], return_inverse=True)[1]
                 nodes = grow(groups[np.ix_(few, candidates)], unordered[candidates], target, growth)
-            trees.append(self._tree(nodes, candidates, groups, code[:, j], position[:, j], coded[j], kinds[j]))
+            trees.append(self._tree(structure(nodes, candidates), groups, code[:, j], coded[j]))
         self.trees_ = tuple(trees)
         return {"leaves": [len(tree.missing) for tree in trees], "order": list(self.order_)}
 
-    def _tree(
-        self,
-        nodes: list[_Node],
-        candidates: IntArray,
-        groups: IntArray,
-        code: IntArray,
-        position: FloatArray,
-        codes: Codes,
-        kind: str,
-    ) -> ColumnTree:
-        """The stored form, with leaves counted over all rows."""
-        shape = structure(nodes, candidates)
-        leaf = find_leaf(shape, groups)
-        leaves = int((shape.column < 0).sum())
+    def _tree(self, splits: Splits, groups: IntArray, code: IntArray, codes: Codes) -> ColumnTree:
+        """With leaves counted over all rows."""
+        leaf = find_leaf(splits, groups)
         missing = code == len(codes)
-        known = ~missing
-        if kind == "category":
-            segments = category_segments(leaf[known], leaves, code[known], codes, self.rows_a_bin)
-        else:
-            segments = number_segments(
-                leaf[known], leaves, code[known], position[known], codes, self.rows_a_bin, self.segments
-            )
-        rates = missing_rates(leaf, leaves, missing, codes.margin.missing, self.rows_a_bin)
-        flat = np.array([segment for own in segments for segment in own])
-        start = np.concatenate([[0], np.cumsum([len(own) for own in segments])])
-        share, low, high, slope = (torch.from_numpy(np.ascontiguousarray(part)) for part in flat.T)
-        return ColumnTree(
-            shape.column,
-            shape.goes_left,
-            shape.left,
-            shape.right,
-            torch.from_numpy(rates),
-            torch.from_numpy(start),
-            share,
-            low,
-            high,
-            slope,
-        )
+        shares = leaf_shares(splits, leaf[~missing], code[~missing], codes, self.rows_a_bin, self.segments)
+        rates = missing_rates(leaf, splits.leaves, missing, codes.margin.missing, self.rows_a_bin)
+        return ColumnTree(splits, torch.from_numpy(rates), torch.from_numpy(shares).half())
 
     def _draw(self, n: int, seed: int) -> Float64[Tensor, "n c"]:
         noise = rng.fork_numpy(seed, "draw")
-        columns = len(self.kinds_)
-        drawn, groups = np.empty((n, columns)), np.zeros((n, columns), dtype=np.int64)
+        drawn, groups = np.empty((n, len(self.kinds_))), np.zeros((n, len(self.kinds_)), dtype=np.int64)
         for j, tree in zip(self.order_, self.trees_, strict=True):
-            codes = Codes(self.margins_[j])
-            leaf = find_leaf(tree, groups)
-            segment, within = draw_segment(tree, leaf, noise)
-            if self.kinds_[j] == "category":
-                code = tree.low.numpy()[segment].astype(np.int64)
-                value = codes.low[code]
-            else:
-                low, high = tree.low.numpy()[segment], tree.high.numpy()[segment]
-                code, value = codes.values(low + (high - low) * within)
-            missing = noise.random(n) < tree.missing.numpy()[leaf]
-            drawn[:, j] = np.where(missing, np.nan, value)
-            groups[:, j] = groups_of(codes, SPLIT_GROUPS, self.kinds_[j])[np.where(missing, len(codes), code)]
+            codes = Codes(self.margins_[j], self.kinds_[j])
+            code = draw_codes(tree, find_leaf(tree.splits, groups), noise)
+            drawn[:, j] = codes.values(code, noise.random(n))
+            groups[:, j] = groups_of(codes, SPLIT_GROUPS)[code]
         return torch.from_numpy(drawn)
 
 
-def groups_of(codes: Codes, most: int, kind: str) -> IntArray:
+def draw_codes(tree: ColumnTree, leaf: IntArray, noise: np.random.Generator) -> IntArray:
+    """A code of each leaf by its share; the number of codes where it is missing."""
+    shares = tree.shares.double().numpy()
+    leaves, many = shares.shape
+    ends = np.cumsum(shares, 1)
+    ends = ends / ends[:, -1:] + np.arange(leaves)[:, None]
+    code = np.searchsorted(ends.ravel(), leaf + noise.random(len(leaf)), side="right") - leaf * many
+    missing = noise.random(len(leaf)) < tree.missing.numpy()[leaf]
+    return np.where(missing, many, np.clip(code, 0, many - 1))
+
+
+def groups_of(codes: Codes, most: int) -> IntArray:
     """The group of each code, and at the end that of missing values."""
-    own = group_codes(codes.share, most - 1, kind != "category")
+    own = group_codes(codes.share, most - 1, codes.kind != "category")
     return np.append(own, own.max() + 1)
 
 
@@ -435,10 +375,10 @@ def ordered(dependence: FloatArray) -> tuple[int, ...]:
     return tuple(int(j) for j in np.argsort(-whole.sum(0), kind="stable"))
 
 
-def structure(nodes: list[_Node], candidates: IntArray) -> ColumnTree:
+def structure(nodes: list[_Node], candidates: IntArray) -> Splits:
     """The nodes alone; without any, one leaf."""
     many = max(len(nodes), 1)
-    column, left, right = np.full(many, -1), np.zeros(many, dtype=np.int64), np.zeros(many, dtype=np.int64)
+    column, left, right = (np.full(many, start, dtype=np.int16) for start in (-1, 0, 0))
     goes = np.zeros((many, SPLIT_GROUPS), dtype=bool)
     leaf = 0
     for i, node in enumerate(nodes):
@@ -448,29 +388,4 @@ def structure(nodes: list[_Node], candidates: IntArray) -> ColumnTree:
         else:
             column[i], goes[i] = candidates[node.split[0]], node.split[1]
             left[i], right[i] = node.children
-    nothing = torch.zeros(0, dtype=torch.float64)
-    return ColumnTree(
-        torch.from_numpy(column),
-        torch.from_numpy(goes),
-        torch.from_numpy(left),
-        torch.from_numpy(right),
-        nothing,
-        torch.zeros(1, dtype=torch.int64),
-        nothing,
-        nothing,
-        nothing,
-        nothing,
-    )
-
-
-def draw_segment(tree: ColumnTree, leaf: IntArray, noise: np.random.Generator) -> tuple[IntArray, FloatArray]:
-    """A segment of each leaf by its share, and where in it."""
-    share, start = tree.share.numpy(), tree.start.numpy()
-    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    cumulative = np.cumsum(share)
-    before = np.concatenate([[0.0], cumulative])[start[:-1]]
-    ends = owner + np.minimum(cumulative - before[owner], 1.0)
-    ends[start[1:] - 1] = owner[start[1:] - 1] + 1.0
-    r = noise.random(len(leaf))
-    segment = np.minimum(np.searchsorted(ends, leaf + r, side="right"), start[leaf + 1] - 1)
-    return segment, from_linear(noise.random(len(leaf)), tree.slope.numpy()[segment])
+    return Splits(*(torch.from_numpy(part) for part in (column, goes, left, right)))
