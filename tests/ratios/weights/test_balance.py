@@ -51,6 +51,21 @@ def test_balanced_rows_take_over_first_and_second_moments():
     assert abs(float(q.mean())) > 0.05  # which is what there was to correct
 
 
+def test_a_coordinate_that_no_row_varies_in_is_left_out_and_the_others_are_balanced():
+    """As a category that the model never draws: with it one of the 1000 rows had all the weight."""
+    p, q = draw(450, 2, 7), draw(1000, 2, 8) + 0.1
+    rare = (torch.arange(450) % 14 == 0).double()
+    options = {"clip": 4.5, "rows_a_product": 20.0, "relu": 64, "ridge": 1e-4, "seed": 0}
+    plain = torch.full((1000,), -np.log(1000.0), dtype=torch.float64)
+    without = balance_to(p, None, q, plain, **options)
+    beside = torch.column_stack([p, rare]), torch.column_stack([q, torch.zeros(1000)])
+    found = balance_to(beside[0], None, beside[1], plain, **options)
+    assert torch.equal(found, without)
+    assert float(1 / found.exp().square().sum()) > 800
+    nothing = balance_to(rare[:, None], None, torch.zeros(1000, 1, dtype=torch.float64), plain + 3, **options)
+    torch.testing.assert_close(nothing, plain)
+
+
 def test_random_features_come_from_their_seed_alone_and_have_kinks():
     z = draw(300, 3, 6)
     a, b = (random_relu(z, 8, generator=rng.fork(0, "relu")) for _ in range(2))

@@ -77,7 +77,15 @@ def balance_to(
     ridge: float,
     seed: int,
 ) -> Float[Tensor, " n_q"]:
-    """`log_weights` of q's rows, balanced to the means of p's features. Nothing of p is in what is returned."""
+    """`log_weights` of q's rows, balanced to the means of p's features. Nothing of p is in what is returned.
+
+    A coordinate that is constant on q and not on p can be balanced by no weights, and is left out: asked for all the
+    same, it would leave a single row its weight.
+    """
+    stuck = (q.amax(0) == q.amin(0)) & (p.amax(0) > p.amin(0))
+    if bool(stuck.all()):
+        return log_normalise(log_weights)
+    p, q = p[:, ~stuck], q[:, ~stuck]
     sample = Sample(p, q, p_weights)
     w_p = sample.w_p
     standardise = mixture_standardiser(sample, clip=clip)
