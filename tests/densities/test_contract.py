@@ -15,9 +15,9 @@ from vestige import densities
 from vestige.core.errors import InputError, NotFitted, StoreError
 from vestige.densities.base import ROWS_TOGETHER
 
-ROWS = {"mixture": {"components": (1, 2)}, "trees": {}}
+ROWS = {"copula": {}, "mixture": {"components": (1, 2)}, "trees": {}}
 N = 1500
-TABLES = ["trees"]  # those that take categories and missing values
+TABLES = ["copula", "trees"]  # those that take categories and missing values
 KINDS = ("number", "category", "number", "number")
 
 

@@ -109,10 +109,13 @@ def test_few_rows_beside_atoms_count_with_the_nearest():
     assert margin.share.tolist() == pytest.approx([300 / 620, 320 / 620])
 
 
-def test_a_bin_may_hold_values_on_both_sides_of_an_atom():
-    column = np.concatenate([np.full(1000, 5.0), 5 + 0.001 * G.normal(size=40), G.normal(size=300) * 3])
-    found = drawn(column)
-    assert (found == 5).mean() == pytest.approx(1000 / 1340, abs=0.02)
+def test_on_a_lattice_of_many_values_only_those_stand_out_that_do():
+    x = np.concatenate([G.integers(0, 150, 6000), np.full(400, 17)]).astype(float)  # 40 rows each, and one of 440
+    codes = Codes(margin_of(x, "number", 50), "number")
+    assert codes.low[codes.atoms].tolist() == [17]
+    found = drawn(x)
+    assert (found == 17).mean() == pytest.approx((x == 17).mean(), abs=0.02)
+    assert abs((found == 40).mean() - (x == 40).mean()) < 0.01
 
 
 @pytest.mark.parametrize(("low", "step"), [(1.0, 0.02), (3.0, 0.05), (7.0, 0.1), (2600.0, 50.0), (4e-7, 5e-9)])

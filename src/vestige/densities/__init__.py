@@ -5,11 +5,13 @@ from typing import Any
 
 from vestige.core import checks
 from vestige.densities.base import Density
+from vestige.densities.copula import GaussianCopula
 from vestige.densities.mixture import MixtureDensity
 from vestige.densities.trees import SequentialTrees
 
 # Every density by its name, one line each.
 DENSITIES: dict[str, type[Density]] = {
+    "copula": GaussianCopula,
     "mixture": MixtureDensity,
     "trees": SequentialTrees,
 }
@@ -26,4 +28,4 @@ def load(path: str | Path) -> Density:
     return Density.load(path, {kind.__name__: kind for kind in DENSITIES.values()})
 
 
-__all__ = ["DENSITIES", "Density", "MixtureDensity", "SequentialTrees", "build", "load"]
+__all__ = ["DENSITIES", "Density", "GaussianCopula", "MixtureDensity", "SequentialTrees", "build", "load"]

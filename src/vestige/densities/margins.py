@@ -2,7 +2,9 @@
 
 A column is turned into an ordered row of *codes*, each with its share of the rows:
 
-- an **atom** is a value that at least max(rows_a_bin, n / 200) rows share, such as zero or a small whole number;
+- an **atom** is a value that at least max(rows_a_bin, n / 200) rows share, such as zero or a small whole number. Where
+  values are multiples of a decimal step, bins can be as narrow as one value, and only those are atoms that stand out,
+  unless atoms have most of the rows. Fewer rows than `rows_a_bin` between two atoms count with the nearest;
 - all other numbers fall into **bins** of at least `rows_a_bin` rows, cut at quantiles that are rounded to a grid. The
   step of the grid is the largest of 1, 2, 5 times a power of ten that is at most 1/50 of the interquartile range.
   Within a bin the density is constant;
@@ -31,6 +33,8 @@ from torch import Tensor
 
 MOST_BINS = 128
 MOST_ATOMS = 200
+MOSTLY = 0.97  # of the rows: a lattice on which atoms have so many has atoms alone
+STANDS_OUT = 4  # times as many rows as the median of all values: an atom on any other lattice
 STEPS = 50  # of the grid within the interquartile range, at least
 SHAPES = (-1.0, 0.4)  # of the tails
 DECIMALS = (0, 1, 2, 3)  # that make a resolution
@@ -104,28 +108,44 @@ def categories(known: FloatArray, missing: float, rows_a_bin: int) -> Margin:
 
 
 def numbers(known: FloatArray, missing: float, rows_a_bin: int) -> Margin:
-    """Atoms and bins in order."""
-    n = len(known)
-    values, counts = np.unique(known, return_counts=True)
-    many = counts >= max(rows_a_bin, n / MOST_ATOMS)
-    atoms, shared = values[many], counts[many]
-    rest = known[~np.isin(known, atoms)] if len(atoms) else known
-    if len(atoms) and len(rest) < rows_a_bin:  # too few to be told apart: they count with the nearest atom
-        shared = np.bincount(nearest_atom(known, atoms), minlength=len(atoms))
-        return _margin(shared, atoms, atoms, missing, 0.0, np.zeros((3, 2)))
-    resolution = resolution_of(known)
-    low, high, held, tails = bins(rest, rows_a_bin, resolution, bool((known >= 0).all()), bool((known <= 1).all()))
-    middle = (low + high) / 2
-    middle[0], middle[-1] = (high[0], low[-1]) if len(low) > 1 else (middle[0], middle[0])
-    order = np.argsort(np.concatenate([atoms, middle]), kind="stable")
-    return _margin(
-        np.concatenate([shared, held])[order],
-        np.concatenate([atoms, low])[order],
-        np.concatenate([atoms, high])[order],
-        missing,
-        resolution,
-        tails,
-    )
+    """Atoms, and bins between them, in order."""
+    x, resolution = np.sort(known), resolution_of(known)
+    atoms = atoms_of(x, rows_a_bin, resolution)
+    first, last = np.searchsorted(x, atoms, side="left"), np.searchsorted(x, atoms, side="right")
+    rest = x[~np.isin(x, atoms)] if len(atoms) else x
+    step = max(grid_step(rest), resolution) if len(rest) else 0.0
+    limits = (0.0 if x[0] >= 0 else -math.inf, 1.0 if x[0] >= 0 and x[-1] <= 1 else math.inf)
+    shared = last - first
+    low: list[float] = []
+    high: list[float] = []
+    held: list[int] = []
+    tails = np.zeros((3, 2))
+    for i in range(len(atoms) + 1):
+        gap = x[last[i - 1] if i else 0 : first[i] if i < len(atoms) else len(x)]
+        ends = (atoms[i - 1] + resolution if i else -math.inf, atoms[i] if i < len(atoms) else math.inf)
+        if len(gap) >= rows_a_bin:
+            share = len(gap) / len(rest)
+            found = bins(gap, ends, step, rows_a_bin, resolution, max(round(share * MOST_BINS), 1), limits)
+            low, high, held = [*low, *found.low], [*high, *found.high], [*held, *found.rows]
+            tails = np.where(found.tails[0] > 0, found.tails, tails)
+        elif len(gap):  # too few to be told apart: they count with the nearest atom
+            shared = shared + np.bincount(nearest_atom(gap, atoms), minlength=len(atoms))
+        if i < len(atoms):
+            low, high, held = [*low, atoms[i]], [*high, atoms[i]], [*held, 0]
+    counts = np.array(held)
+    counts[np.array(low) == np.array(high)] = shared
+    return _margin(counts, np.array(low), np.array(high), missing, resolution, tails)
+
+
+def atoms_of(x: FloatArray, rows_a_bin: int, resolution: float) -> FloatArray:
+    """Values that many rows share. On a lattice of many values only those that stand out: bins can be as narrow."""
+    values, counts = np.unique(x, return_counts=True)
+    many = counts >= max(rows_a_bin, len(x) / MOST_ATOMS)
+    if resolution > 0 and counts[many].sum() < MOSTLY * len(x):
+        many &= counts >= STANDS_OUT * np.median(counts)
+    if not many.any() and len(x) < rows_a_bin:
+        many = counts == counts.max()
+    return values[many]
 
 
 def nearest_atom(values: FloatArray, atoms: FloatArray) -> IntArray:
@@ -133,32 +153,50 @@ def nearest_atom(values: FloatArray, atoms: FloatArray) -> IntArray:
     return np.searchsorted((atoms[1:] + atoms[:-1]) / 2, values)
 
 
+@dataclass(frozen=True)
+class Bins:
+    """Edges of neighbouring bins, their rows, and (scale, shape, reach) of a lower and an upper tail."""
+
+    low: FloatArray
+    high: FloatArray
+    rows: IntArray
+    tails: FloatArray
+
+
 def bins(
-    values: FloatArray, rows_a_bin: int, resolution: float, positive: bool, unit: bool
-) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
-    """Lower and upper edges of bins, their rows, and (scale, shape, reach) of both tails."""
-    step = max(grid_step(values), resolution)
-    tails = np.zeros((3, 2))
-    many = min(MOST_BINS, len(values) // rows_a_bin)
+    values: FloatArray,
+    ends: tuple[float, float],
+    step: float,
+    rows_a_bin: int,
+    resolution: float,
+    most: int,
+    limits: tuple[float, float],
+) -> Bins:
+    """Bins of sorted values between two atoms; where an end is infinite there is none, and the outermost is a tail."""
+    tails, many = np.zeros((3, 2)), min(most, len(values) // rows_a_bin)
     edges = np.empty(0)
     if many > 1 and step > 0:
-        cuts = np.quantile(values, np.arange(1, many) / many)
-        edges = wide_enough(values, np.unique(on_grid(cuts, step)), rows_a_bin)
-    if not len(edges):  # one bin: a uniform one with the median and the quartiles of the values
+        edges = np.unique(on_grid(np.quantile(values, np.arange(1, many) / many), step))
+        edges = wide_enough(values, edges[(edges > ends[0]) & (edges < ends[1])], rows_a_bin)
+    inner = [*([ends[0]] if ends[0] > -math.inf else []), *edges, *([ends[1]] if ends[1] < math.inf else [])]
+    if not inner:  # one bin: a uniform one with the median and the quartiles of the values
         first, middle, last = np.quantile(values, [0.25, 0.5, 0.75])
         step = step or grid_step(np.array([0.0, abs(middle) or 1.0]))
         half = max(float(last - first), step)
         low, high = on_grid(np.array([middle - half, middle + half]), step)
-        low = max(low, 0.0) if positive else low
-        return np.array([low]), np.array([max(high, low + step)]), np.array([len(values)]), tails
-    held = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1)
-    limits = (edges[0] if positive else math.inf, 1 - edges[-1] if positive and unit else math.inf)
-    beyond = (edges[0] - values[values < edges[0]] - resolution / 2, values[values >= edges[-1]] - edges[-1])
-    for side in (0, 1):
-        tails[:, side] = tail(beyond[side] + side * resolution / 2, step, limits[side])
-    low, high = np.concatenate([[edges[0]], edges]), np.concatenate([edges, [edges[-1]]])
-    low[0], high[-1] = edges[0] - tails[2, 0], edges[-1] + tails[2, 1]
-    return low, high, held, tails
+        low, high = max(low, limits[0]), min(high, limits[1])
+        return Bins(np.array([low]), np.array([max(high, low + step)]), np.array([len(values)]), tails)
+    whole = np.array(inner)
+    if ends[0] == -math.inf:
+        excess = whole[0] - values[values < whole[0]] - resolution / 2
+        tails[:, 0] = tail(excess, step, whole[0] - limits[0])
+        whole = np.concatenate([[whole[0] - tails[2, 0]], whole])
+    if ends[1] == math.inf:
+        excess = values[values >= whole[-1]] - whole[-1] + resolution / 2
+        tails[:, 1] = tail(excess, step, limits[1] - whole[-1])
+        whole = np.concatenate([whole, [whole[-1] + tails[2, 1]]])
+    rows = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1)
+    return Bins(whole[:-1], whole[1:], rows, tails)
 
 
 def on_grid(values: FloatArray, step: float) -> FloatArray:
@@ -221,16 +259,22 @@ class Codes:
         if len(self.atoms):
             code = self.atoms[nearest_atom(x, self.low[self.atoms])]
         if len(self.bins):
-            apart = x != self.low[code] if len(self.atoms) else np.ones(len(x), dtype=bool)
-            code = np.where(apart, self.bins[np.searchsorted(self.low[self.bins][1:], x, side="right")], code)
+            found = self.bins[np.searchsorted(self.low[self.bins][1:], x, side="right")]
+            inside = (x >= self.low[found]) | (found == 0)
+            inside &= (x < self.high[found]) | (found == len(self) - 1)
+            if len(self.atoms):
+                inside &= x != self.low[code]
+            else:
+                inside[:] = True
+            code = np.where(inside, found, code)
         return np.where(missing, len(self), code)
 
     def values(self, code: IntArray, within: FloatArray) -> FloatArray:
         """A value of each code, at the share `within` of it; NaN of what is missing."""
         known = np.minimum(code, len(self) - 1)
         x = self.low[known] + within * (self.high - self.low)[known]
-        if len(self.bins) > 1:
-            for side, tail_code in ((0, self.bins[0]), (1, self.bins[-1])):
+        for side, tail_code in ((0, 0), (1, len(self) - 1)):
+            if float(self.margin.scale[side]) > 0:
                 rows = known == tail_code
                 far = self._beyond(1 - within[rows] if side == 0 else within[rows], side)
                 x[rows] = self.high[tail_code] - far if side == 0 else self.low[tail_code] + far

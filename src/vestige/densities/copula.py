@@ -1,0 +1,105 @@
+"""A Gaussian copula: the columns' own distributions, and one correlation for every pair.
+
+Each column is read into codes (`densities.margins`). Code c stands for an interval of positions [a_c, b_c], and its
+score is the mean of a standard normal there, (phi(A) - phi(B)) / (b_c - a_c) with A and B the normal quantiles of a_c
+and b_c. A column with missing values has a second latent one, which says whether they are missing. Correlations of
+scores are taken over the rows in which both columns have a value, drawn towards zero by `pseudo_rows` rows (None: as
+many as there are latent columns), and made those of a distribution: eigenvalues below `FLOOR` are raised to it.
+
+    z ~ N(0, R),   x_j = quantile_j(Phi(z_j)),   missing where Phi(z'_j) < rate_j
+
+Categories are ordered by their codes, for a Gaussian knows order alone; dependence on them beyond that is lost, as is
+any that is not monotone. Use sequential trees where that matters.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from scipy.special import ndtr, ndtri
+from torch import Tensor
+
+from vestige.core import rng
+from vestige.core.checks import learnt, option
+from vestige.densities.base import ROWS_TOGETHER, Density
+from vestige.densities.margins import Codes, FloatArray, Margin, margin_of
+
+FLOOR = 1e-4  # of eigenvalues
+
+
+def mean_scores(share: FloatArray) -> FloatArray:
+    """The mean of a standard normal over neighbouring intervals of these shares."""
+    ends = np.clip(np.concatenate([[0.0], np.cumsum(share)]), 0.0, 1.0)
+    ends[-1] = 1.0
+    density = np.exp(-(ndtri(ends) ** 2) / 2) / math.sqrt(2 * math.pi)
+    return (density[:-1] - density[1:]) / np.maximum(share, 1e-300)
+
+
+def correlations(scores: FloatArray, pseudo_rows: float) -> FloatArray:
+    """Of all pairs of columns, over rows where neither is NaN; positive definite."""
+    known = ~np.isnan(scores)
+    count = np.maximum(known.sum(0), 1)
+    filled = np.where(known, scores, 0.0)
+    centred = np.where(known, filled - filled.sum(0) / count, 0.0)
+    deviation = np.sqrt(np.square(centred).sum(0) / count)
+    z = centred / np.where(deviation > 0, deviation, 1.0)
+    both = known.T.astype(np.float64) @ known
+    found = np.where(both >= ROWS_TOGETHER, z.T @ z / (np.maximum(both, 1) + pseudo_rows), 0.0)
+    np.fill_diagonal(found, 1.0)
+    values, vectors = np.linalg.eigh(np.clip(found, -1.0, 1.0))
+    whole = (vectors * np.maximum(values, FLOOR)) @ vectors.T
+    scale = np.sqrt(whole.diagonal())
+    return whole / scale[:, None] / scale
+
+
+@dataclass(eq=False)
+class GaussianCopula(Density):
+    """The columns' own distributions under a Gaussian dependence."""
+
+    name: ClassVar[str] = "copula"
+    keeps: ClassVar[str] = (
+        "for each column shares of bins, atoms and categories of at least 50 rows between rounded edges, and one "
+        "correlation for each pair of columns"
+    )
+
+    rows_a_bin: int = option(ROWS_TOGETHER, low=ROWS_TOGETHER)
+    pseudo_rows: float | None = option(None, low=0, below=math.inf)
+
+    margins_: tuple[Margin, ...] = learnt(())
+    missing_: tuple[int, ...] = learnt(())  # columns with a latent one that says whether they are missing
+    correlation_: Float64[Tensor, "l l"] = learnt()
+
+    def _fit(self, cells: Float64[Tensor, "n c"], kinds: tuple[str, ...], seed: int) -> dict[str, Any]:
+        table = cells.numpy()
+        self.margins_ = tuple(margin_of(table[:, j], kind, self.rows_a_bin) for j, kind in enumerate(kinds))
+        self.missing_ = tuple(j for j, margin in enumerate(self.margins_) if 0 < margin.missing < 1)
+        scores = []
+        for j, (margin, kind) in enumerate(zip(self.margins_, kinds, strict=True)):
+            codes = Codes(margin, kind)
+            scores.append(np.append(mean_scores(codes.share), np.nan)[codes.read(table[:, j])])
+        for j in self.missing_:
+            rate = self.margins_[j].missing
+            scores.append(mean_scores(np.array([rate, 1 - rate]))[(~np.isnan(table[:, j])).astype(np.int64)])
+        pseudo = float(len(scores)) if self.pseudo_rows is None else self.pseudo_rows
+        self.correlation_ = torch.from_numpy(correlations(np.stack(scores, 1), pseudo))
+        return {"latent": len(scores)}
+
+    def _draw(self, n: int, seed: int) -> Float64[Tensor, "n c"]:
+        columns = len(self.kinds_)
+        noise = rng.fork_numpy(seed, "draw").standard_normal((n, columns + len(self.missing_)))
+        position = ndtr(noise @ np.linalg.cholesky(self.correlation_.numpy()).T)
+        drawn = np.empty((n, columns))
+        for j, (margin, kind) in enumerate(zip(self.margins_, self.kinds_, strict=True)):
+            codes = Codes(margin, kind)
+            upper = np.cumsum(codes.share)
+            code = np.minimum(np.searchsorted(upper, position[:, j], side="right"), len(codes) - 1)
+            within = np.clip((position[:, j] - upper[code]) / codes.share[code] + 1, 0.0, 1.0)
+            drawn[:, j] = codes.values(code, within) if margin.missing < 1 else np.nan
+        for latent, j in enumerate(self.missing_):
+            drawn[position[:, columns + latent] < self.margins_[j].missing, j] = np.nan
+        return torch.from_numpy(drawn)
