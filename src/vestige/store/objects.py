@@ -4,6 +4,9 @@
 last, by rename. A process killed at any moment leaves either the old pair or the new one; the worst it leaves behind
 is an orphan that the next save removes. Saves into one folder come one after another, whichever process they are of.
 Each field and each tensor has its own digest, so damage is named by file and key.
+
+`save_file("x.vestige", "vestige", thing)` writes one object as one file: safetensors, whose header holds the same JSON
+document. Such a file can be handed on by itself; any reader of safetensors can look into it.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from vestige.store.locks import one_at_a_time
 
 T = TypeVar("T")
 
+HEADER = "vestige"  # the name under which the JSON of `save_file` stands in the header
 # Raised when the layout of the files changes; a file with a larger one is refused by name.
 FORMAT = 1
 # The same of kinds whose fields have changed since 0.1.0: of these an older file is refused, too.
@@ -297,15 +301,56 @@ def _load_tensors(path: Path, document: dict[str, Any]) -> dict[str, Tensor]:
     if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
         raise StoreError(f"{path}: key 'tensors.file' must be a plain file name. Got {name!r} instead.")
     tensor_path = path.with_name(name)
+    return _tensors_of(_read(tensor_path, f", named by {path.name},"), digests, tensor_path)
+
+
+def save_file(path: str | Path, kind: str, thing: object) -> Path:
+    """Store `thing` by the codec as one object of `kind` in the one file `path`, whole or not at all."""
+    fields, tensors = encode(thing)
+    flat = _flat(tensors, kind)
+    document = _document(kind, {"object": fields}, {"digests": {k: _tensor_digest(v) for k, v in flat.items()}})
+    write_bytes(Path(path), dump_tensors(flat, {HEADER: json.dumps(document, allow_nan=False, ensure_ascii=False)}))
+    return Path(path)
+
+
+def load_file(cls: type[T], path: str | Path, kind: str, classes: Mapping[str, type] | None = None) -> T:
+    """What `save_file` stored at `path`: a `cls`, in which any of `classes` (by their names) may stand for their base.
+
+    Every digest is checked, and damage is named by key.
+    """
+    path = Path(path)
+    data = _read(path)
+    document = _parsed(_header(data, path).encode(), path)
+    fields = _checked(document, kind, path)
+    _compare(document.get("tensors"), document.get("tensors_digest"), "tensors", path)
+    digests = _mapping(_mapping(document, "tensors", path), "digests", path)
+    return decode_from(path, cls, fields.get("object"), _tensors_of(data, digests, path), classes)
+
+
+def _header(data: bytes, path: Path) -> str:
+    """The text that `save_file` put into the header of a safetensors file."""
+    size = int.from_bytes(data[:8], "little")
     try:
-        tensors: dict[str, Tensor] = load_tensors(_read(tensor_path, f", named by {path.name},"))
+        told = json.loads(data[8 : 8 + size]) if 0 < size <= len(data) - 8 else None
+        text = told["__metadata__"][HEADER]  # type: ignore[index]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        text = None
+    if not isinstance(text, str):
+        raise StoreError(f"{path} is torn, or no file that Vestige wrote.")
+    return text
+
+
+def _tensors_of(data: bytes, digests: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, each checked against its digest."""
+    try:
+        tensors: dict[str, Tensor] = load_tensors(data)
     except (SafetensorError, ValueError, KeyError):
-        raise StoreError(f"{tensor_path} is torn or not safetensors; restore it or run again.") from None
+        raise StoreError(f"{path} is torn or not safetensors; restore it or run again.") from None
     for key in sorted(tensors.keys() | digests.keys()):
         if key not in tensors or key not in digests:
-            raise StoreError(f"{tensor_path}: key '{key}' is missing; it was altered or torn.")
+            raise StoreError(f"{path}: key '{key}' is missing; it was altered or torn.")
         if _tensor_digest(tensors[key]) != digests[key]:
-            raise StoreError(f"{tensor_path}: key '{key}' does not match its digest; it was altered or torn.")
+            raise StoreError(f"{path}: key '{key}' does not match its digest; it was altered or torn.")
     return tensors
 
 
