@@ -49,7 +49,9 @@ NAMES = {
     "Chain": "vestige.chains",
     "Monitor": "vestige.monitor",
     "Record": "vestige.continual.record",
+    "Vestige": "vestige.vestiges",
     "compare": "vestige.vestiges",
+    "keep": "vestige.vestiges",
     "run": "vestige.continual.protocol",
     "weigh": "vestige.vestiges",
 }

@@ -254,8 +254,8 @@ def test_a_survey_counts_every_row_and_scales_by_the_sample():
     assert survey(batches(frame, 77), most=200, drop=["joined"]).schema == found.schema
     with pytest.raises(InputError, match="Did you mean 'joined'"):
         survey(frame, drop=["joind"])
-    with pytest.raises(InputError, match="must be tables"):
-        survey(X)
+    with pytest.raises(InputError, match="given for tables alone"):
+        survey(np.zeros((60, 2)), drop=["joined"])
 
 
 def run_large(limit, *paths, rows=65_536):

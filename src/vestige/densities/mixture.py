@@ -157,8 +157,12 @@ class MixtureDensity(Density):
         least = float(max(self.rows_a_component, 2 * d))
         pseudo = float(d) if self.pseudo_rows is None else self.pseudo_rows
         allowed = sorted({k for k in self.components if k * least <= len(x)} or {1})
-        held_out = {k: self._held_out(x, k, pseudo, least, seed) for k in allowed} if len(allowed) > 1 else {}
-        chosen = max(allowed, key=lambda k: held_out.get(k, 0.0))
+        held_out: dict[int, float] = {}
+        for k in allowed if len(allowed) > 1 else ():
+            held_out[k] = self._held_out(x, k, pseudo, least, seed)
+            if held_out[k] < max(held_out.values()):  # more components would be worse still
+                break
+        chosen = max(held_out or allowed[:1], key=lambda k: held_out.get(k, 0.0))
         generator = rng.fork(seed, "start", chosen, device="cpu")
         found = expectation_maximisation(x, chosen, pseudo_rows=pseudo, least=least, generator=generator)
         self.shares_, self.means_ = found.shares, centre + found.means * scale

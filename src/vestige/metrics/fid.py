@@ -200,6 +200,10 @@ class FID(Accumulator[Moments]):
     def _summary(self, x: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> Moments:
         return Moments.of(x, weights)
 
+    def whole(self) -> Moments:
+        """The moments of all rows that were seen."""
+        return merged(self._filled())
+
     def compute(self, other: FID, *, extrapolate: bool = False, std_error: bool = False) -> Estimate:
         """Frechet distance from this set (`p`) to the other (`q`)."""
         self._must_match(other, "compute")

@@ -216,7 +216,9 @@ def _sweep(path: Path, keep: Path | None) -> None:
 
 def _tensor_digest(value: Tensor) -> str:
     head = f"{value.dtype}{tuple(value.shape)}".encode()
-    return _digest(head + value.reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else head)
+    # a single number counts as contiguous whatever its stride, and bytes need one of 1
+    flat = value.reshape(-1).clone(memory_format=torch.contiguous_format)
+    return _digest(head + flat.view(torch.uint8).numpy().tobytes() if value.numel() else head)
 
 
 def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:

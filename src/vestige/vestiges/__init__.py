@@ -1,8 +1,21 @@
-"""Two sample sets compared (`compare`), and weights that turn one into the other (`weigh`)."""
+"""What remains of deleted rows (`keep`); two sets, with rows or without, compared (`compare`) and weighed (`weigh`)."""
 
+from vestige.vestiges.keep import append, keep
 from vestige.vestiges.lines import metric_estimates
 from vestige.vestiges.plan import Plan
 from vestige.vestiges.two_sets import STEPS, Comparison, compare
+from vestige.vestiges.vestige import Vestige
 from vestige.vestiges.weighing import Weighing, weigh
 
-__all__ = ["STEPS", "Comparison", "Plan", "Weighing", "compare", "metric_estimates", "weigh"]
+__all__ = [
+    "STEPS",
+    "Comparison",
+    "Plan",
+    "Vestige",
+    "Weighing",
+    "append",
+    "compare",
+    "keep",
+    "metric_estimates",
+    "weigh",
+]

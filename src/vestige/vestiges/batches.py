@@ -323,26 +323,41 @@ def sample_of(source: Any, most: int, *, seed: int = 0) -> Batch:  # noqa: ANN40
     return reservoir.rows()[0]
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What one pass over tables told: the frozen schema, the number of rows, and a sample of them."""
+def whole(source: Any) -> pa.Table | Tensor:  # noqa: ANN401 - what `batches` takes
+    """All rows in memory: a table, or an array with one sample a row in its own shape."""
+    data = batches(source)
+    parts = list(data)
+    if data.kind == "table":
+        return pa.concat_tables(parts, promote_options="permissive")
+    return torch.cat([part for part in parts if isinstance(part, Tensor)]).reshape(-1, *(data.shape or (1,)))
 
-    schema: Schema
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What one pass told: how many rows there are, a sample of them in their order and where they stand, and of tables
+    the frozen schema.
+    """
+
+    schema: Schema | None
     n: int
-    sample: pa.Table
+    sample: pa.Table | Tensor
+    places: Int64[Tensor, " k"]
 
 
 def survey(source: Any, *, drop: Sequence[str] = (), most: int = SAMPLE_ROWS, seed: int = 0) -> Survey:  # noqa: ANN401
-    """The schema of tables that may be larger than memory: counts of every row, scales of `most` random ones."""
+    """A sample of rows that may be larger than memory; of tables also the schema, from counts of all rows."""
     data = batches(source)
-    if data.kind != "table":
-        checks.refuse("source", "survey", "tables", f"arrays in {data.origin}")
+    if drop and data.kind != "table":
+        checks.refuse("drop", "survey", "given for tables alone", f"'{drop[0]}' for {data.origin}")
     reservoir, counts = Reservoir(most, seed), None
     for batch in data:
-        for name in drop if counts is None else ():
-            checks.one_of(name, as_table(batch, OWNER).column_names, "drop", "survey")
-        found = SchemaCounts.of(batch, data.origin, drop=drop, first_row=reservoir.seen)
-        counts = found if counts is None else counts.merge(found)
+        if isinstance(batch, pa.Table):
+            for name in drop if counts is None else ():
+                checks.one_of(name, batch.column_names, "drop", "survey")
+            found = SchemaCounts.of(batch, data.origin, drop=drop, first_row=reservoir.seen)
+            counts = found if counts is None else counts.merge(found)
         reservoir.add(batch)
-    sample, _ = reservoir.rows()
-    return Survey(Schema.of(sample, drop=drop, origin=data.origin, counts=counts), reservoir.seen, sample)
+    sample, places = reservoir.rows()
+    if isinstance(sample, Tensor):
+        return Survey(None, reservoir.seen, sample.reshape(-1, *(data.shape or (1,))), places)
+    return Survey(Schema.of(sample, drop=drop, origin=data.origin, counts=counts), reservoir.seen, sample, places)

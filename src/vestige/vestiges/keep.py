@@ -1,0 +1,113 @@
+"""`keep`: the last thing that is done with rows that must go.
+
+The rows are read once where they fit, twice where they come in batches: once for a random sample of at most SAMPLE
+rows, from which frame, dictionary and density are learnt, and once for the sums over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vestige.core import checks
+from vestige.metrics.fid import FID
+from vestige.metrics.mmd import KID, MAX_MOMENT_WIDTH
+from vestige.vestiges.batches import batches, survey
+from vestige.vestiges.drift_test import DriftTest
+from vestige.vestiges.frame import LEAST_ROWS, Frame, MapName
+from vestige.vestiges.reference import fit_reference
+from vestige.vestiges.vestige import Sketch, Vestige
+
+OWNER = "keep"
+SAMPLE = 20_000
+STEPS = ("sample", "moments", "density")
+
+
+def keep(
+    rows: Any,  # noqa: ANN401 - arrays, tables, files, batches
+    *,
+    features: MapName = "auto",
+    density: str = "auto",
+    third: bool = False,
+    block: int = 1,
+    drop: Sequence[str] = (),
+    like: Vestige | None = None,
+    seed: int = 0,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Vestige:
+    """What remains of `rows` when they are deleted: at least 50 of them, an array, a table, images, or a file of these.
+
+    Parameters
+    ----------
+    rows
+        numpy, torch, pandas, polars, Arrow, or the name of a file, which may be larger than memory.
+    features
+        The map of images, or its name: "auto" takes principal components of images and of arrays wider than 256.
+    density
+        A name of `vestige.densities.DENSITIES`; "auto" chooses.
+    third
+        Keep third moments, for an exact KID. They give away most.
+    block
+        Of how many neighbouring rows one may depend on another, as in a series; the drift test resamples such blocks.
+    drop
+        Columns of a table to leave out.
+    like
+        A vestige whose frame these rows are to be kept in, so that both can be merged.
+    on_step
+        Is told each part of STEPS as it begins.
+
+    Returns
+    -------
+    Vestige
+
+    Raises
+    ------
+    InputError
+        Fewer than 50 rows, or rows that do not fit `like`.
+    """
+    seed = checks.whole(seed, "seed", OWNER)
+    on_step("sample")
+    data = batches(rows)
+    told = survey(data, drop=drop, most=SAMPLE, seed=seed)
+    if told.n < LEAST_ROWS:
+        checks.refuse("rows", OWNER, f"at least {LEAST_ROWS} rows", told.n)
+    frame = Frame.of(told, features, seed=seed) if like is None else like.frame
+    sample = frame.cells(told.sample, data.origin).cells
+    dictionary = None if like is None else like.test.dictionary
+    on_step("moments")
+    ordered = block == 1 or len(sample) == told.n  # blocks are of neighbours, and the sample has none
+    head = sample if ordered else sample[:0]
+    for batch in () if ordered else data:
+        head = torch.cat([head, frame.cells(batch, data.origin).cells])[:SAMPLE]
+        if len(head) == SAMPLE:
+            break
+    places = told.places if ordered else torch.arange(len(head))
+    test = DriftTest.of(head, frame.kinds, block=block, seed=seed, dictionary=dictionary)
+    sketch = Sketch(0, FID(groups=2), KID(groups=1) if third else None, test)
+    for batch in data:
+        sketch = added(sketch, frame, frame.cells(batch, data.origin).cells, places)
+    on_step("density")
+    reference, errors = fit_reference(frame, sample, rows=told.n, density=density, seed=seed)
+    return Vestige(frame, sketch, reference, errors, seed)
+
+
+def append(kept: Vestige, rows: Any, *, seed: int = 0) -> Vestige:  # noqa: ANN401 - whatever `keep` takes
+    """What remains when these rows, at least 50, have come and gone too."""
+    return kept.merge(keep(rows, like=kept, block=kept.test.block, seed=seed))
+
+
+def added(sketch: Sketch, frame: Frame, cells: Float[Tensor, "n c"], counted: Int[Tensor, " k"]) -> Sketch:
+    """The sketch with the rows that follow those it has; the test has counted those at the places `counted` already."""
+    features = frame.features(cells)
+    if sketch.third is not None and features.shape[1] > MAX_MOMENT_WIDTH:
+        checks.refuse("third", OWNER, f"False where features are more than {MAX_MOMENT_WIDTH}", features.shape[1])
+    third = None if sketch.third is None else sketch.third.update(features)
+    fresh = torch.ones(len(cells), dtype=torch.bool)
+    within = counted[(counted >= sketch.n) & (counted < sketch.n + len(cells))] - sketch.n
+    fresh[within] = False
+    test = sketch.test.updated(cells[fresh]) if bool(fresh.any()) else sketch.test
+    return Sketch(sketch.n + len(cells), sketch.moments.update(features), third, test)
