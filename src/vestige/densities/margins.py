@@ -33,6 +33,7 @@ from torch import Tensor
 
 MOST_BINS = 128
 MOST_ATOMS = 200
+FEW_VALUES = 32  # so few values of a lattice are atoms, if rows enough have them
 MOSTLY = 0.97  # of the rows: a lattice on which atoms have so many has atoms alone
 STANDS_OUT = 4  # times as many rows as the median of all values: an atom on any other lattice
 STEPS = 50  # of the grid within the interquartile range, at least
@@ -141,7 +142,7 @@ def atoms_of(x: FloatArray, rows_a_bin: int, resolution: float) -> FloatArray:
     """Values that many rows share. On a lattice of many values only those that stand out: bins can be as narrow."""
     values, counts = np.unique(x, return_counts=True)
     many = counts >= max(rows_a_bin, len(x) / MOST_ATOMS)
-    if resolution > 0 and counts[many].sum() < MOSTLY * len(x):
+    if resolution > 0 and len(values) > FEW_VALUES and counts[many].sum() < MOSTLY * len(x):
         many &= counts >= STANDS_OUT * np.median(counts)
     if not many.any() and len(x) < rows_a_bin:
         many = counts == counts.max()
