@@ -39,6 +39,7 @@ from typing import Any
 from vestige.cli import output
 from vestige.cli.audit import AuditVerb
 from vestige.cli.demo.verb import DemoVerb
+from vestige.cli.keep import KeepVerb, MergeVerb, ShowVerb
 from vestige.cli.listing import DataVerb, ListVerb
 from vestige.cli.matrix import MatrixVerb
 from vestige.cli.monitor import MonitorVerb
@@ -55,6 +56,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT)  # what a system says of a disk, or of a sha
 
 VERBS: dict[str, Callable[..., Any]] = {
     "demo": DemoVerb,
+    "keep": KeepVerb,
+    "show": ShowVerb,
+    "merge": MergeVerb,
     "compare": CompareVerb,
     "weigh": WeighVerb,
     "matrix": MatrixVerb,

@@ -1,0 +1,230 @@
+"""What remains of data whose rows are deleted.
+
+`vestige keep FILE -o cats.vestige`: the last thing that is done with the rows.
+`vestige show cats.vestige`: what such a file holds, part by part.
+`vestige merge a.vestige b.vestige -o all.vestige`: one file for the rows of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from vestige.cli import output
+from vestige.core import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vestige.vestiges.vestige import Vestige
+
+ENDING = ".vestige"
+# Options that decide how rows are read, which rows that are added follow those that are there in.
+OF_THE_FIRST = ("features", "third_moments", "block", "drop", "like")
+ERRORS = {
+    "js": "Jensen-Shannon",
+    "hellinger2": "Hellinger, squared",
+    "js_smoothed": "Jensen-Shannon, smoothed",
+    "hellinger2_smoothed": "Hellinger, squared, smoothed",
+    "mmd2": "MMD^2, RBF",
+    "kid": "KID",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepVerb(output.SeededVerb):
+    """Keep what remains of data when its rows are deleted: a small file that stands for them and holds no row."""
+
+    rows: Positional[str]
+    """The data: .npy, .npz, .safetensors, .csv, .parquet, .arrow, .feather, FILE:key, or a folder of images."""
+    output: Annotated[Path, arg(aliases=["-o"])]
+    """Where it goes; the name ends in .vestige."""
+    features: str = "auto"
+    """A feature map of 'vestige list features', for images and wide arrays."""
+    third_moments: bool = False
+    """Keep third moments too, for an exact KID; they give away the most about single rows."""
+    block: int = 1
+    """Rows that stand next to each other depend on each other over so many rows, as in a series."""
+    drop: tuple[str, ...] = ()
+    """Columns of a table to leave out."""
+    like: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Read the rows as those of this vestige were, so that both can be merged."""
+    append: bool = False
+    """Add the rows, at least 50, to the vestige that is there."""
+    force: bool = False
+    """Overwrite the output."""
+
+    def run(self) -> None:
+        """Read, keep, write."""
+        self._check()
+        from vestige.vestiges.keep import STEPS, append, keep
+        from vestige.vestiges.vestige import Vestige
+
+        there = Vestige.load(self.output) if self.append else None
+        like = None if self.like is None else Vestige.load(self.like)
+        with output.progress("keeping", len(STEPS)) as advance:
+            if there is None:
+                kept = keep(
+                    self.rows,
+                    features=self.features,
+                    third=self.third_moments,
+                    block=self.block,
+                    drop=self.drop,
+                    like=like,
+                    seed=self.seed,
+                    on_step=lambda part: advance(1, f"keeping: {part}"),
+                )
+            else:
+                kept = append(there, self.rows, seed=self.seed)
+        written = kept.save(self.output)
+        added = "" if there is None else f"{kept.n - there.n} rows were added. "
+        told = f"{added}{kept!r}: {size(written)} in {written}"
+        self.answer({"written": str(written), **summary(kept, written)}, told)
+
+    def _check(self) -> None:
+        """Everything that can be refused before a row is read."""
+        check_output(self.output, self.force or self.append)
+        if not self.append:
+            return
+        for name in OF_THE_FIRST:
+            if getattr(self, name) != getattr(KeepVerb, name):
+                option = name.replace("_", "-")
+                raise InputError(f"--append reads the rows as the first ones were. Got --{option} beside it instead.")
+        if not self.output.is_file():
+            raise InputError(f"The output of --append must be a vestige that is there. Got '{self.output}' instead.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowVerb(output.Verb):
+    """What a vestige holds: rows, columns, features, density, its own errors, and every stored part with its size."""
+
+    file: Positional[Path]
+    """A .vestige file."""
+    parts: bool = False
+    """List every stored array by itself."""
+
+    def run(self) -> None:
+        """Read and print."""
+        from vestige.vestiges.vestige import Vestige
+
+        kept = Vestige.load(self.file)
+        self.answer(summary(kept, self.file), *self._shown(kept))
+
+    def _shown(self, kept: Vestige) -> list[output.Table | str]:
+        shown: list[output.Table | str] = [f"{kept!r}: {size(self.file)}, made by version {kept.made_by}"]
+        schema = kept.frame.schema
+        if schema is not None:
+            columns = [
+                (c.name, c.kind, c.treatment, len(c.features), "; ".join(c.notes)) for c in schema.report().columns
+            ]
+            shown.append(output.Table("columns", ("name", "kind", "treatment", "features", "notes"), columns))
+        held = (
+            f"measured on {kept.errors.held} rows that density and weights had not seen; comparisons are widened by it"
+        )
+        found = kept.errors.estimates
+        errors = [(told, found[name]) for name, told in ERRORS.items() if name in found]
+        shown.append(output.Table("its own error: reference draws against rows", ("", "value"), errors, note=held))
+        parts = stored(kept, self.file)
+        rows = parts.itertuples(index=False, name=None) if self.parts else grouped(parts)
+        heads = ("name", "shape", "bytes", "what it is") if self.parts else ("part", "arrays", "bytes", "what it is")
+        shown.append(output.Table("what is stored", heads, [tuple(map(_cell, row)) for row in rows]))
+        return shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeVerb(output.Verb):
+    """One vestige for the rows of several, which were kept like one another (--like)."""
+
+    files: Positional[tuple[Path, ...]]
+    """At least two .vestige files."""
+    output: Annotated[Path, arg(aliases=["-o"])]
+    """Where the vestige of all rows goes; the name ends in .vestige."""
+    force: bool = False
+    """Overwrite the output."""
+
+    def run(self) -> None:
+        """Read, merge, write."""
+        if len(self.files) < 2:
+            raise InputError(f"The files of vestige merge must be at least two. Got {len(self.files)} instead.")
+        check_output(self.output, self.force)
+        from vestige.vestiges.vestige import Vestige
+
+        loaded = [Vestige.load(path) for path in self.files]
+        kept = loaded[0]
+        with output.progress("merging", len(loaded) - 1) as advance:
+            for path, other in zip(self.files[1:], loaded[1:], strict=True):
+                try:
+                    kept = kept.merge(other)
+                except InputError as error:
+                    raise InputError(f"'{self.files[0]}' and '{path}': {error}") from None
+                advance(1)
+        written = kept.save(self.output)
+        told = f"{len(loaded)} vestiges of {' + '.join(str(one.n) for one in loaded)} rows. {kept!r}: "
+        self.answer({"written": str(written), **summary(kept, written)}, f"{told}{size(written)} in {written}")
+
+
+def check_output(path: Path, overwrite: bool) -> None:
+    """A name that ends in .vestige, of no folder, and new unless it may be overwritten."""
+    if path.suffix != ENDING:
+        raise InputError(f"The output must end in {ENDING}. Got '{path}' instead.")
+    if path.is_dir() or (path.exists() and not overwrite):
+        raise InputError(f"The output must be a new file, or --force given. Got '{path}', which exists, instead.")
+
+
+def size(path: Path) -> str:
+    """Of a file, for people."""
+    count = path.stat().st_size
+    return f"{count / 1e6:.2f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
+
+
+def summary(kept: Vestige, path: Path) -> dict[str, Any]:
+    """What a vestige holds, for machines."""
+    schema = kept.frame.schema
+    return {
+        "n": kept.n,
+        "bytes": path.stat().st_size,
+        "frame": kept.frame.told(),
+        "kinds": dict(zip(kept.frame.names, kept.frame.kinds, strict=True)),
+        "columns": None if schema is None else schema.report().columns,
+        "features": None if schema is None else schema.feature_names,
+        "densities": [
+            {"density": part.density.name, "rows": part.rows, "draws": len(part.weights)}
+            for part in kept.reference.parts
+        ],
+        "third_moments": kept.third is not None,
+        "errors": kept.errors.estimates,
+        "held": kept.errors.held,
+        "seed": kept.seed,
+        "made_by": kept.made_by,
+        "stored": stored(kept, path).to_dict("records"),
+    }
+
+
+def stored(kept: Vestige, path: Path) -> pd.DataFrame:
+    """Every stored array, and what is not one: the header."""
+    import pandas as pd
+
+    arrays = kept.kept()
+    header = max(0, path.stat().st_size - int(arrays["bytes"].sum()))
+    told = "schema, options, numbers of rows and a checksum of each array, as text"
+    return pd.concat([arrays, pd.DataFrame([("header", (), header, told)], columns=arrays.columns)], ignore_index=True)
+
+
+def grouped(parts: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The arrays of each part together."""
+    by_what = parts.groupby("what", sort=False)
+    return [(_part(list(g["name"])), len(g), int(g["bytes"].sum()), what) for what, g in by_what]
+
+
+def _part(names: list[str]) -> str:
+    """What the names of a part begin with."""
+    words = [name.split(".") for name in names]
+    same = [first[0] for first in zip(*words, strict=False) if len(set(first)) == 1]
+    return ".".join(same) or names[0].split(".")[0]
+
+
+def _cell(value: Any) -> Any:  # noqa: ANN401 - of a table
+    return " x ".join(map(str, value)) if isinstance(value, tuple) else value
