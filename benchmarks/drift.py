@@ -35,8 +35,8 @@ FOLDER = ROOT / "benchmarks" / "results" / "drift"
 VERSION = 1  # of the test: results of an older one are measured again
 DATA = Path(os.environ.get("VESTIGE_DATA", Path.home() / ".cache" / "vestige"))
 ALPHA = 0.05
-REFERENCES, TESTS = 100, 24
-POWER_REFERENCES, POWER_N = 30, 5000
+REFERENCES, TESTS = 50, 42
+POWER_REFERENCES, POWER_N = 16, 5000
 POWER_SIZES = (500, 2000)
 HALF_HOURS_A_MONTH = 1461  # of 30.4 days
 WINDOW = 6  # months of Electricity that a reference and its new rows are drawn from, for power
@@ -141,17 +141,18 @@ TABLES: dict[str, Callable[[], Table]] = {
     "mnist 64": lambda: mnist(64),
 }
 # Rows of the reference, and sizes of new samples, when levels are measured.
+ALL_SIZES = (40, 150, 500, 40, 150, 500, 2000)
 LEVEL_SIZES = {
-    "electricity": (5000, (40, 150, 500, 2000)),
-    "electricity month": (900, (40, 150, 500)),
-    "covertype": (5000, (40, 150, 500, 2000)),
-    "mixed": (3000, (40, 150, 500, 2000)),
-    "heavy": (2000, (40, 150, 500, 2000)),
-    "integers": (2000, (40, 150, 500, 2000)),
-    "mnist 16": (2000, (40, 150, 500, 2000)),
-    "mnist 64": (5000, (40, 150, 500, 2000)),
+    "electricity": (5000, ALL_SIZES),
+    "electricity month": (900, (40, 100, 250)),
+    "covertype": (5000, ALL_SIZES),
+    "mixed": (3000, ALL_SIZES),
+    "heavy": (2000, ALL_SIZES),
+    "integers": (2000, ALL_SIZES),
+    "mnist 16": (2000, ALL_SIZES),
+    "mnist 64": (5000, ALL_SIZES),
     "small": (120, (40, 150, 500)),
-    "updated": (2000, (40, 150, 500, 2000)),
+    "updated": (2000, ALL_SIZES),
 }
 # The mixed table once more: with few rows, and with rows that are added to a reference later.
 MIXED_TOO, ADDED = ("small", "updated"), 6000

@@ -152,6 +152,24 @@ def test_between_two_sizes_log_p_is_interpolated():
     assert float(null.p_values(q, 50)[2].log()) == low
 
 
+def test_draws_from_a_small_pool_are_as_wide_as_the_sum():
+    k, pool = 80, 200  # independent functions, so that the sum of k squares has the variance 2 k
+    generator = torch.Generator().manual_seed(0)
+    spread = []
+    for _ in range(5):
+        x = torch.randn(pool, k, generator=generator, dtype=torch.float64)
+        x = (x - x.mean(0)) / x.std(0, correction=0)
+        z = torch.randn(2000, pool, generator=generator, dtype=torch.float64) @ x / pool**0.5
+        draws = (z**2).sum(1)[:, None]
+        draws = torch.cat([draws, draws], 1)  # the largest of a family is left alone
+        found = drift.narrowed(draws, {"pairs": slice(0, k)}, pool)
+        assert torch.equal(found[:, 1], draws[:, 1])
+        spread.append([float(draws[:, 0].var()), float(found[:, 0].var())])
+    wide, right = np.mean(spread, 0)
+    assert wide > 1.25 * 2 * k
+    assert right == pytest.approx(2 * k, rel=0.1)
+
+
 # ---- the test
 
 
@@ -274,6 +292,16 @@ def test_odd_columns_are_no_obstacle(odd):
         side[:, 2] = fill
     found = DriftTest.of(x, KINDS).test(y)
     assert 1e-4 < found.p_value <= 1
+
+
+def test_categories_alone_are_enough():
+    x, y = table(400)[:, [3, 3]], table(300, seed=2)[:, [3, 3]]
+    test = DriftTest.of(x, ("category", "category"))
+    assert test.test(y).p_value > 1e-3
+    y[:60, 0] = 4.0
+    found = test.test(y)
+    assert found.p_value < 1e-4
+    assert min(found.columns, key=lambda s: s.p_value).what == "rare or new categories"
 
 
 def test_a_single_column_is_enough():

@@ -73,13 +73,15 @@ class CodedColumn:
 
     def codes(self, x: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
         """The code of each cell."""
-        codes = torch.full(x.shape, self.size - 2, dtype=torch.int64, device=x.device)
+        bins, size, x = self.bins, self.size, x.contiguous()
         if self.kind == "number":
-            codes = torch.searchsorted(self.edges, x.contiguous(), right=True)
-        if len(self.atoms):
-            place = torch.searchsorted(self.atoms, x.contiguous()).clamp_max_(len(self.atoms) - 1)
-            codes = torch.where(self.atoms[place] == x, self.bins + place, codes)
-        return torch.where(x.isnan(), self.size - 1, codes)
+            codes = torch.searchsorted(self.edges, x, right=True)
+        else:
+            codes = torch.full(x.shape, size - 2, dtype=torch.int64, device=x.device)
+        if size > bins + 2:
+            place = torch.searchsorted(self.atoms, x).clamp_max_(size - bins - 3)
+            codes = torch.where(self.atoms[place] == x, bins + place, codes)
+        return codes.masked_fill_(x.isnan(), size - 1)
 
     def name_of(self, code: int) -> str:
         """A code in words."""

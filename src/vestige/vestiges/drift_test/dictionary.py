@@ -146,11 +146,16 @@ class Dictionary:
 
     def evaluate(self, cells: Float[Tensor, "n c"]) -> Float[Tensor, "f n"]:
         """The value of each function at each row."""
+        return torch.cat(self.parts(cells))
+
+    def parts(self, cells: Float[Tensor, "n c"]) -> list[Float[Tensor, "k n"]]:
+        """The same in pieces, in their order."""
         codes = self._codes(cells)
         units = (self._units(codes) - self.unit_mean[:, None]) / self.unit_scale[:, None]
         rank = self._linear(codes)[self.scored]
-        standard = torch.stack([column.standard(cells[:, j]) for j, column in enumerate(self.columns)])[self.scored]
-        parts = [
+        each = [self.columns[j].standard(cells[:, j]) for j in self.scored.tolist()]
+        standard = torch.stack(each) if each else rank
+        return [
             (codes[self.indicators[0]] == self.indicators[1][:, None]).to(torch.float64),
             rank, rank.square(), standard, standard.square(),
             units[self.pairs[0]] * units[self.pairs[1]],
@@ -158,10 +163,10 @@ class Dictionary:
             self.forest.leaves(units),
             torch.cos(self.frequencies.double() @ self._normal(codes) + self.phases.double()[:, None]),
         ]  # fmt: skip
-        return torch.cat(parts)
 
     def _codes(self, cells: Float[Tensor, "n c"]) -> Int[Tensor, "c n"]:
-        return torch.stack([column.codes(cells[:, j].contiguous()) for j, column in enumerate(self.columns)])
+        turned = cells.T.contiguous()
+        return torch.stack([column.codes(turned[j]) for j, column in enumerate(self.columns)])
 
     def _linear(self, codes: Int[Tensor, "c n"]) -> Float[Tensor, "c n"]:
         return torch.stack([column.linear[codes[j]] for j, column in enumerate(self.columns)])

@@ -40,10 +40,11 @@ MIN_NEW_ROWS, MIN_NEW_BLOCKS = 30, 10
 SIZES = (30, 100, 300, 1000, 3000, 10_000)
 BLOCK_SIZES = (10, 30, 100, 300, 1000)
 LEARN_SHARE, MOST_LEARN_ROWS = 0.3, 5000
-POOL = 4096  # units that the null is drawn from
+POOL = 3000  # units that the null is drawn from
 DRAWS = 1000
-MOST_WORK = 2.5e9  # functions x units x draws of one product
-CHUNK = 1024  # rows at a time
+MOST_WORK = 4e9  # functions x units x draws of one product
+MOST_NARROWED = 0.5
+CHUNK = 2048  # rows at a time
 KINDS = ("number", "category")
 NEW_SHARE = 10  # rows: share of the reference that stands for that of a code it has not
 
@@ -87,23 +88,24 @@ class FunctionSums:
         )
 
 
-def unit_values(dictionary: Dictionary, cells: Float[Tensor, "n c"], block: int) -> Float[Tensor, "f k"]:
-    """The value of every function at every row, or its mean over every whole block of rows."""
-    whole = len(cells) // block * block
-    values = dictionary.evaluate(cells[:whole])
+def in_blocks(values: Float[Tensor, "f n"], block: int) -> Float[Tensor, "f k"]:
+    """Values of rows, or their means over blocks of so many."""
     return values if block == 1 else values.reshape(len(values), -1, block).mean(2)
 
 
 def moments(dictionary: Dictionary, cells: Float[Tensor, "n c"], block: int) -> FunctionSums:
     """Of all functions over `cells`, some rows at a time."""
-    f = sum(dictionary.sizes.values())
     units = len(cells) // block
+    f = sum(dictionary.sizes.values())
     total, squares = torch.zeros(f, dtype=torch.float64), torch.zeros(f, dtype=torch.float64)
     step = max(CHUNK // block, 1) * block
     for start in range(0, units * block, step):
-        values = unit_values(dictionary, cells[start : min(start + step, units * block)], block)
-        total += values.sum(1)
-        squares += values.square().sum(1)
+        place = 0
+        for part in dictionary.parts(cells[start : min(start + step, units * block)]):
+            values = in_blocks(part, block)
+            total[place : place + len(part)] += values.sum(1)
+            squares[place : place + len(part)] += torch.linalg.vecdot(values, values)
+            place += len(part)
     return FunctionSums(units, units, total, squares)
 
 
@@ -156,6 +158,23 @@ def _floor(dictionary: Dictionary, rows: int, block: int, like: Tensor) -> Float
     return floor
 
 
+def narrowed(draws: Float[Tensor, "b s"], spans: dict[str, slice], pool: int) -> Float[Tensor, "b s"]:
+    """Draws of the sums without the variance that a pool of few units adds to them.
+
+    A sum of k squares of correlation R has the variance 2 tr R^2. Drawn from a pool of N units it has that of the
+    pool's own correlation, whose expected square is larger by k^2 / N: much, where many functions hardly depend on each
+    other. The draws are moved towards their mean by the root of the share that is left, at least a half.
+    """
+    family, kinds = _layout(spans)
+    draws = draws.clone()
+    for s, (name, kind) in enumerate(zip(family, kinds, strict=True)):
+        if kind == SUM:
+            k, mean = spans[name].stop - spans[name].start, draws[:, s].mean()
+            added = 2 * k**2 / pool / float(draws[:, s].var().clamp_min(1e-30))
+            draws[:, s] = mean + (draws[:, s] - mean) * max(1 - added, MOST_NARROWED**2) ** 0.5
+    return draws
+
+
 def drawn_null(
     dictionary: Dictionary,
     pool: Float[Tensor, "f k"],
@@ -195,7 +214,7 @@ def drawn_null(
     for size in sizes:
         q_mean, q_square = means(size)
         z2 = squared_z(p_mean, p_square, n, q_mean, q_square, torch.tensor(float(size)), floor)
-        found.append(statistics(z2.T.double(), spans))
+        found.append(narrowed(statistics(z2.T.double(), spans), spans, k))
     return Null.fit(torch.stack(found), sizes, *_layout(spans))
 
 
@@ -259,7 +278,7 @@ class DriftTest:
             total[dictionary.learnt], squares[dictionary.learnt] = 0, 0
             found = found + FunctionSums(aside.units, 0, total, squares)
         order = torch.randperm(len(rest) // block, generator=rng.fork(seed, "pool"))[:POOL]
-        pool = unit_values(dictionary, _rows(rest, order.sort().values, block), block)
+        pool = in_blocks(dictionary.evaluate(_rows(rest, order.sort().values, block)), block)
         null = drawn_null(dictionary, pool, found.units, found.units_learnt, rows=len(cells), block=block, seed=seed)
         return cls(dictionary, block, found, null)
 
@@ -315,16 +334,15 @@ class DriftTest:
         """The strongest function of each column, against the null of the strongest of all."""
         owner, of_columns = self.dictionary.owner, z2[self.dictionary.spans["columns"]]
         place = [(f, k) for f, k in zip(*_layout(_spans(self.dictionary)), strict=True)].index(("columns", MAX))
-        found = []
+        best = []
         for column in owner.unique().tolist():
             mine = (owner == column).nonzero()[:, 0]
-            best = int(mine[of_columns[mine].argmax()])
-            q = torch.zeros(1, len(self.null.family), dtype=torch.float64)
-            q[0, place] = of_columns[best]
-            p = float(self.null.p_values(q, units)[2][0, place])
-            z = float(of_columns[best].sqrt() * sign[best])
-            found.append(ColumnShift(column, self.dictionary.what(best), z, p))
-        return tuple(found)
+            best.append(int(mine[of_columns[mine].argmax()]))
+        q = torch.zeros(len(best), len(self.null.family), dtype=torch.float64)
+        q[:, place] = of_columns[best]
+        p_values = self.null.p_values(q, units)[2][:, place].tolist()
+        z = (of_columns[best].sqrt() * sign[best]).tolist()
+        return tuple(ColumnShift(int(owner[k]), self.dictionary.what(k), z[i], p_values[i]) for i, k in enumerate(best))
 
 
 def _checked(cells: Tensor, kinds: tuple[str, ...], owner: str) -> Float[Tensor, "n c"]:

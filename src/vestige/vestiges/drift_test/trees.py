@@ -35,17 +35,20 @@ class Trees:
         """Whether a row falls into each of the leaves."""
         if not len(self.tree):
             return inputs.new_zeros(0, inputs.shape[1])
-        columns = torch.arange(inputs.shape[1])
-        at = []
-        for t in range(len(self.feature)):
-            node = torch.zeros(inputs.shape[1], dtype=torch.int64)
-            for _ in range(self.depth):
-                feature = self.feature[t, node]
-                below = inputs[feature.clamp_min(0), columns] <= self.threshold[t, node]
-                onward = torch.where(below, self.left[t, node], self.right[t, node])
-                node = torch.where(feature == LEAF, node, onward)
-            at.append(node)
-        return (torch.stack(at)[self.tree] == self.node[:, None]).to(inputs.dtype)
+        trees, nodes = self.feature.shape
+        below = inputs[self.feature.clamp_min(0)] <= self.threshold[:, :, None]
+        reached = torch.zeros(trees, nodes, inputs.shape[1], dtype=torch.bool)
+        reached[:, 0] = True
+        tree, node = torch.arange(trees), torch.zeros(trees, dtype=torch.int64)
+        for _ in range(self.depth):  # a level of all trees at once
+            inner = self.feature[tree, node] != LEAF
+            tree, node = tree[inner], node[inner]
+            here, yes = reached[tree, node], below[tree, node]
+            reached[tree, self.left[tree, node]] = here & yes
+            reached[tree, self.right[tree, node]] = here & ~yes
+            node = torch.cat([self.left[tree, node], self.right[tree, node]])
+            tree = tree.repeat(2)
+        return reached[self.tree, self.node].to(inputs.dtype)
 
 
 def none() -> Trees:
