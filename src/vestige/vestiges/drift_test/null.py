@@ -13,7 +13,8 @@ and half that of the draws of all m. Between the m of the tables log p is linear
 used.
 
 The smallest p of the statistics of a family, and the smallest p of all families, are statistics of the second kind, and
-have tables of their own from the same draws, so that their dependence is in them.
+have tables of their own from the same draws, so that their dependence is in them. The p-values of which the smallest is
+taken come from tables of the other half of the draws: by tables that were fitted to them they would vary too little.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TAIL = 0.1  # share of draws that are its tail
 LEVELS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, TAIL)
 MIN_TAIL_MEAN, MAX_TAIL_MEAN = 0.7, 3.0
 LEAST_P = 1e-12
-SUM, MAX = "sum", "max"
+SUM, MAX, SMALLEST = "sum", "max", "smallest"
 _Array = NDArray[np.float64]
 
 
@@ -139,6 +140,17 @@ def _log_p(q: _Array, kind: str, law: tuple[float, ...]) -> _Array:
     return _log_p_of_sum(q, *law) if kind == SUM else _log_p_of_max(_single(q, kind), law[0])
 
 
+def _crossed(draws: Float[Tensor, "g b s"], kinds: Sequence[str]) -> Float[Tensor, "g b s"]:
+    """log p of the draws of one half by tables of the other, as new rows will meet tables that have not seen them."""
+    first, second = draws[:, ::2], draws[:, 1::2]
+    by = Tables.fit(second, kinds), Tables.fit(first, kinds)
+    halves = [
+        torch.stack([tables.log_p(half[g], g) for g in range(len(draws))])
+        for tables, half in zip(by, (first, second), strict=True)
+    ]
+    return torch.cat(halves, 1)
+
+
 @dataclass(frozen=True)
 class Null:
     """The null of all statistics, of the families and of the whole."""
@@ -154,13 +166,12 @@ class Null:
         cls, draws: Float[Tensor, "g b s"], sizes: Sequence[int], family: Sequence[str], kinds: Sequence[str]
     ) -> Null:
         """From draws of every statistic at each of `sizes`."""
-        statistics = Tables.fit(draws, kinds)
         names = list(dict.fromkeys(family))
-        logs = torch.stack([statistics.log_p(draws[g], g) for g in range(len(sizes))])
+        logs = _crossed(draws, kinds)
         smallest = torch.stack([-logs[:, :, [f == name for f in family]].amin(2) for name in names], 2)
-        families = Tables.fit(smallest, ["smallest"] * len(names))
-        logs = torch.stack([families.log_p(smallest[g], g) for g in range(len(sizes))])
-        whole = Tables.fit(-logs.amin(2, keepdim=True), ["smallest"])
+        second = [SMALLEST] * len(names)
+        statistics, families = Tables.fit(draws, kinds), Tables.fit(smallest, second)
+        whole = Tables.fit(-_crossed(smallest, second).amin(2, keepdim=True), [SMALLEST])
         return cls(tuple(sizes), tuple(family), statistics, families, whole)
 
     @property
