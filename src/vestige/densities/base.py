@@ -23,6 +23,7 @@ from torch import Tensor
 
 from vestige.core import NotFitted, checks
 from vestige.core.checks import ArrayLike, declared, learnt
+from vestige.densities.exclusive import ExclusiveColumns
 from vestige.store.stored import Stored
 
 ROWS_TOGETHER = 50  # the fewest rows over which anything is counted or averaged
@@ -41,10 +42,12 @@ class Density(Stored, ABC):
     min_rows: ClassVar[int] = ROWS_TOGETHER
     takes: ClassVar[tuple[str, ...]] = KINDS  # the kinds of columns that it can learn
     takes_missing: ClassVar[bool] = True
+    joins: ClassVar[bool] = False  # whether columns that are one category spread out are learnt as one (`exclusive`)
     keeps: ClassVar[str]  # what is kept of the rows, in words
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
     kinds_: tuple[str, ...] = learnt(())
+    exclusive_: ExclusiveColumns | None = learnt(None)
     report_: dict[str, Any] = learnt(factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,7 +63,13 @@ class Density(Stored, ABC):
         seed = checks.whole(seed, "seed", owner)
         rows, named = self._admit(cells, kinds, owner)
         learnt_now = self.copy()
-        report = learnt_now._fit(rows, named, seed)
+        found = ExclusiveColumns.of(rows, named) if self.joins else None
+        learnt_now.exclusive_ = found if found is not None and found.groups else None
+        if learnt_now.exclusive_ is None:
+            report = learnt_now._fit(rows, named, seed)
+        else:
+            joined = learnt_now.exclusive_
+            report = learnt_now._fit(joined.joined(rows), joined.kinds(named), seed)
         learnt_now.kinds_ = named
         learnt_now.report_ = {"density": self.name, "n": len(rows), "columns": rows.shape[1], **report}
         self.__dict__.update(learnt_now.__dict__)
@@ -71,7 +80,13 @@ class Density(Stored, ABC):
         owner = f"{type(self).__name__}.draw"
         self._fitted(owner)
         n = checks.whole(n, "n", owner, low=1)
-        return self._draw(n, checks.whole(seed, "seed", owner))
+        drawn = self._draw(n, checks.whole(seed, "seed", owner))
+        return drawn if self.exclusive_ is None else self.exclusive_.spread(drawn)
+
+    @property
+    def _kinds(self) -> tuple[str, ...]:
+        """The kinds that `_fit` saw."""
+        return self.kinds_ if self.exclusive_ is None else self.exclusive_.kinds(self.kinds_)
 
     @abstractmethod
     def _fit(self, cells: Float64[Tensor, "n c"], kinds: tuple[str, ...], seed: int) -> dict[str, Any]:

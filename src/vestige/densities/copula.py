@@ -62,6 +62,7 @@ class GaussianCopula(Density):
     """The columns' own distributions under a Gaussian dependence."""
 
     name: ClassVar[str] = "copula"
+    joins: ClassVar[bool] = True
     keeps: ClassVar[str] = (
         "for each column shares of bins, atoms and categories of at least 50 rows between rounded edges, and one "
         "correlation for each pair of columns"
@@ -90,11 +91,11 @@ class GaussianCopula(Density):
         return {"latent": len(scores)}
 
     def _draw(self, n: int, seed: int) -> Float64[Tensor, "n c"]:
-        columns = len(self.kinds_)
+        columns = len(self._kinds)
         noise = rng.fork_numpy(seed, "draw").standard_normal((n, columns + len(self.missing_)))
         position = ndtr(noise @ np.linalg.cholesky(self.correlation_.numpy()).T)
         drawn = np.empty((n, columns))
-        for j, (margin, kind) in enumerate(zip(self.margins_, self.kinds_, strict=True)):
+        for j, (margin, kind) in enumerate(zip(self.margins_, self._kinds, strict=True)):
             codes = Codes(margin, kind)
             upper = np.cumsum(codes.share)
             code = np.minimum(np.searchsorted(upper, position[:, j], side="right"), len(codes) - 1)

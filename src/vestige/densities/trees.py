@@ -289,6 +289,7 @@ class SequentialTrees(Density):
     """Each column from a leaf of a tree on the columns before."""
 
     name: ClassVar[str] = "trees"
+    joins: ClassVar[bool] = True
     keeps: ClassVar[str] = (
         "for each column a tree with split points on a rounded grid, and in each leaf shares of bins, atoms and "
         "categories of at least 50 rows"
@@ -343,9 +344,9 @@ class SequentialTrees(Density):
 
     def _draw(self, n: int, seed: int) -> Float64[Tensor, "n c"]:
         noise = rng.fork_numpy(seed, "draw")
-        drawn, groups = np.empty((n, len(self.kinds_))), np.zeros((n, len(self.kinds_)), dtype=np.int64)
+        drawn, groups = np.empty((n, len(self._kinds))), np.zeros((n, len(self._kinds)), dtype=np.int64)
         for j, tree in zip(self.order_, self.trees_, strict=True):
-            codes = Codes(self.margins_[j], self.kinds_[j])
+            codes = Codes(self.margins_[j], self._kinds[j])
             code = draw_codes(tree, find_leaf(tree.splits, groups), noise)
             drawn[:, j] = codes.values(code, noise.random(n))
             groups[:, j] = groups_of(codes, SPLIT_GROUPS)[code]

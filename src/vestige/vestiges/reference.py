@@ -46,7 +46,7 @@ TILT_ROWS, CHOICE_ROWS, PAIR_ROWS = 6000, 2000, 2000
 PARTS_MOST = 16  # of a union, beyond which its draws are fitted anew
 CLIP, ROWS_A_PRODUCT, RELU, RIDGE = 4.5, 20.0, 64, 1e-4  # of the balancing, as in chains
 DIVERGENCES = ("js", "hellinger2")
-CANDIDATES = ("mixture", "trees")  # the simplest first, which is taken where it is no worse
+CANDIDATES = ("mixture", "copula", "trees")  # the simplest first, which is taken where it is no worse
 CLOSE = 0.002  # nats of JS that are no difference
 
 
