@@ -1,7 +1,9 @@
-"""Rows of the data and rows of a model.
+"""Rows of the data, or a vestige of it, and rows of a model, or new data.
 
 `vestige compare REAL FAKE`: how far they are apart, in every measure, with one sentence of conclusion.
 `vestige weigh REAL FAKE -o weights.npy`: weights that turn the fake rows into real ones.
+
+Where REAL ends in .vestige, what was kept of the data stands for it, and new rows are brought into its frame.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from tyro.conf import Positional, arg
 
@@ -22,12 +24,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vestige.data.readers import ColumnReport
-    from vestige.vestiges import Comparison, Plan, Weighing
+    from vestige.vestiges import Comparison, Plan, Vestige, Weighing
 
 NAMES = {
     "kl": "KL(real || fake)",
     "reverse_kl": "KL(fake || real)",
     "js": "Jensen-Shannon",
+    "js_smoothed": "Jensen-Shannon, smoothed",
     "hellinger2": "Hellinger, squared",
     "pearson_chi2": "Pearson chi^2",
     "neyman_chi2": "Neyman chi^2",
@@ -43,6 +46,7 @@ NAMES = {
 
 LONG_WORK = 5.0  # seconds, from which on a plan is announced
 OUTSIDE_ROWS, OUTSIDE_FEATURES = 5, 8  # of rows out of the other side's reach that are shown
+SHIFTED_COLUMNS = 10  # that are shown, those that differ most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,7 @@ class PairVerb(output.SeededVerb):
     """A verb about rows of the data and rows of a model."""
 
     real: Positional[str]
-    """The data: .npy, .npz, .safetensors, .csv, .parquet, FILE:key, or a folder of images."""
+    """The data: .npy, .npz, .safetensors, .csv, .parquet, FILE:key, a folder of images, or the .vestige of any."""
     fake: Positional[str]
     """The model's rows, in the same manner."""
     estimator: str = "auto"
@@ -66,6 +70,19 @@ class PairVerb(output.SeededVerb):
         """These options and those of every such verb, as the library takes them; long work is announced."""
         found = {name: getattr(self, name) for name in ("estimator", "rows", "seed", *names)}
         return found | {"memory": None if self.memory is None else self.memory * 1e9, "on_plan": announce}
+
+    def read(self) -> tuple[Tensor | Vestige, Tensor | str, ColumnReport | None]:
+        """The data, the model's rows, and how columns became features; a vestige reads new rows by itself."""
+        if not is_vestige(self.real):
+            from vestige.data.readers import read_pair
+
+            return read_pair(self.real, self.fake, drop=self.drop)
+        from vestige.vestiges import Vestige
+
+        if self.drop:
+            raise InputError("Columns are left out when the data is kept, so --drop is for rows alone.")
+        kept = Vestige.load(self.real)
+        return kept, self.fake, None if kept.frame.schema is None else kept.frame.schema.report()
 
 
 def announce(plan: Plan) -> None:
@@ -89,30 +106,32 @@ class CompareVerb(PairVerb):
 
     def run(self) -> None:
         """Read, compare, print."""
-        from vestige.data.readers import read_pair
         from vestige.vestiges import STEPS, compare
 
-        p, q, columns = read_pair(self.real, self.fake, drop=self.drop)
-        weights = None if self.weights is None else read_weights(self.weights, len(q))
+        p, q, columns = self.read()
+        weights = None if self.weights is None else read_weights(self.weights, None if isinstance(q, str) else len(q))
         options = self.options("level", "pair_rows")
-        options["standardise"] = self.scale == "standard" or (self.scale == "auto" and is_table(columns))
+        by_itself = self.scale == "auto" and is_table(columns) and not is_vestige(self.real)
+        options["standardise"] = self.scale == "standard" or by_itself
         real, fake = shown(self.real), shown(self.fake)
         sides = {fake: None} | ({} if weights is None else {f"{fake}, weighted,": weights})
         with output.progress("comparing", len(STEPS) * len(sides)) as advance:
             options["on_step"] = lambda part: advance(1, f"comparing: {part}")
             both = [compare(p, q, q_weights=w, names=(real, name), **options) for name, w in sides.items()]
         told = {"columns": columns, **vars(both[0])}
-        parts = *self._shown(columns, both), *outside(both[0], p, q, columns), *(one.conclusion for one in both)
+        away = outside(both[0], *outside_rows(both[0], p, q, columns))
+        parts = *self._shown(columns, both), *away, *(one.conclusion for one in both)
         self.answer(told | ({} if weights is None else {"weighted": both[1]}), *parts)
 
-    def _shown(self, columns: ColumnReport, both: list[Comparison]) -> Iterator[output.Table | str]:
-        if is_table(columns):
+    def _shown(self, columns: ColumnReport | None, both: list[Comparison]) -> Iterator[output.Table | str]:
+        plain = both[0]
+        if columns is not None and is_table(columns):
             kinds = [(c.name, c.kind, c.treatment, len(c.features), "; ".join(c.notes)) for c in columns.columns]
             yield output.Table("columns", ("name", "kind", "treatment", "features", "notes"), kinds)
-        yield from map(output.Note, columns.notes)
-        plain = both[0]
+        yield from map(output.Note, (*(() if columns is None else columns.notes), *plain.notes))
         heads = [f"value and {self.level:.0%} interval", "weighted"][: len(both)]
-        size = f"{plain.n_p} real rows, {plain.n_q} fake rows, {plain.d} features"
+        real = f"a vestige of {plain.n_p} real rows" if plain.by_draws else f"{plain.n_p} real rows"
+        size = f"{real}, {plain.n_q} fake rows, {plain.d} features"
         rows: list[list[Any]] = [[NAMES.get(k, k), *(one.divergences[k] for one in both)] for k in plain.divergences]
         yield output.Table(f"divergences: {size}", ("", *heads), rows, note=ratio_note(plain))
         rows = [
@@ -120,13 +139,15 @@ class CompareVerb(PairVerb):
             for name, estimate in plain.metrics.items()
         ]
         yield output.Table("metrics", ("", *heads, "same distribution"), rows)
+        if plain.drift is not None:
+            yield from shifted(plain)
         for one, label in zip(both, ("weights for these rows", "after weighting"), strict=False):
             d = one.diagnosis
             k = "none" if d.pareto_k is None else f"{d.pareto_k:.2f}"
             tested = "none" if math.isnan(one.p_value) else f"{one.p_value:.3g}"
             yield (
                 f"{label}: {d.verdict}; effective share of rows {d.ess_fraction:.1%}, Pareto k {k}, "
-                f"mean {d.mean_weight:.3g}; permutation p-value {tested}"
+                f"mean {d.mean_weight:.3g}; {'drift test' if one.by_draws else 'permutation'} p-value {tested}"
             )
         r = plain.reach
         yield (
@@ -139,38 +160,85 @@ class CompareVerb(PairVerb):
             yield output.Note(flattered)
 
 
-def outside(found: Comparison, p: Tensor, q: Tensor, columns: ColumnReport) -> Iterator[output.Table]:
+def shifted(found: Comparison) -> Iterator[output.Table]:
+    """What the drift test of a vestige found: the p-value of each family, and the columns that differ most."""
+    assert found.drift is not None
+    families = [(name, f"{p:.2g}") for name, p in found.drift.families.items()]
+    yield output.Table("drift test, by family of moments", ("", "p-value"), families)
+    first = sorted(found.shifts.items(), key=lambda one: one[1].p_value)[:SHIFTED_COLUMNS]
+    rows = [(name, one.what, one.z, f"{one.p_value:.2g}") for name, one in first]
+    note = "p-values are corrected for the number of columns and of what was looked at in each"
+    heads = "", "differs most in", "z", "p-value"
+    yield output.Table("drift test, by column", heads, rows, note=note, alike="column")
+
+
+Outside: TypeAlias = "tuple[list[str], list[list[Any]]]"  # names of features, and the first rows that are out of reach
+
+
+def outside_rows(
+    found: Comparison, p: Tensor | Vestige, q: Tensor | str, columns: ColumnReport | None
+) -> tuple[Outside, Outside]:
+    """Of either side, the first rows that are out of the other's reach; of a vestige reference draws."""
+    from torch import Tensor
+
+    first_p, first_q = (rows[:OUTSIDE_ROWS] for rows in (found.reach.outside_p, found.reach.outside_q))
+    if isinstance(q, str):
+        assert not isinstance(p, Tensor)
+        new = readable(p, p.cells(q).cells[first_q]) if len(first_q) else ([], [])
+        return readable(p, p.draws[0][first_p], drawn=True), new
+    assert isinstance(p, Tensor)
+    assert columns is not None
+    names = [name for column in columns.columns for name in column.features]
+    return (names, p[first_p].tolist()), (names, q[first_q].tolist())
+
+
+def readable(kept: Vestige, cells: Tensor, *, drawn: bool = False) -> Outside:
+    """Names and values of cells in the frame of a vestige, or of what its density has `drawn`."""
+    if kept.frame.schema is not None:
+        table = kept.frame.schema.table(cells)
+        return table.column_names, [list(row.values()) for row in table.to_pylist()]
+    components = drawn and not kept.frame.density_of_cells
+    names = [f"component {i}" for i in range(cells.shape[1])] if components else list(kept.frame.names)
+    return names, cells.tolist()
+
+
+def outside(found: Comparison, of_p: Outside, of_q: Outside) -> Iterator[output.Table]:
     """The first rows of either side that are out of the other's reach."""
-    names = [name for column in columns.columns for name in column.features][:OUTSIDE_FEATURES]
-    for rows, x, side, other in (
-        (found.reach.outside_p, p, "real", "fake"),
-        (found.reach.outside_q, q, "fake", "real"),
+    real = "reference draws" if found.by_draws else "real rows"
+    for places, (names, rows), side, other in (
+        (found.reach.outside_p, of_p, real, "fake"),
+        (found.reach.outside_q, of_q, "fake rows", "real"),
     ):
-        if len(rows):
-            first = rows[:OUTSIDE_ROWS].tolist()
-            cells = [[i, *x[i, : len(names)].tolist()] for i in first]
-            note = f"{len(first)} of the {side} rows where there are no {other} ones"
-            yield output.Table(f"{side} rows out of reach", ("row", *names), cells, note=note, alike="column")
+        if rows:
+            shown_names = names[:OUTSIDE_FEATURES]
+            cells = [[i, *row[: len(shown_names)]] for i, row in zip(places.tolist(), rows, strict=False)]
+            note = f"{len(cells)} of the {side} where there are no {other} ones"
+            yield output.Table(f"{side} out of reach", ("row", *shown_names), cells, note=note, alike="column")
 
 
-def read_weights(where: str, n: int) -> Tensor:
-    """One weight a fake row, from a file with one column or with a column 'weight'."""
+def read_weights(where: str, n: int | None) -> Tensor:
+    """One weight a fake row, from a file with one column or with a column 'weight'; `n` of them where that is known."""
     from vestige.data import readers as files
 
     found = files.read(f"{where}:weight" if where.endswith(".npz") else where)  # as `weigh` writes it
     names = list(found.columns)
     if found.x.shape[1] > 1 and "weight" not in names:
         raise InputError(f"The file '{where}' must hold one weight a row. Got {found.x.shape[1]} columns instead.")
-    if len(found.x) != n:
+    if n is not None and len(found.x) != n:
         raise InputError(
             f"The file '{where}' must hold a weight for each of the {n} fake rows. Got {len(found.x)} instead."
         )
     return found.x[:, names.index("weight") if "weight" in names else 0].double()
 
 
-def is_table(columns: ColumnReport) -> bool:
+def is_vestige(where: str) -> bool:
+    """Whether this is the name of a vestige, which stands for data that is gone."""
+    return where.endswith(".vestige")
+
+
+def is_table(columns: ColumnReport | None) -> bool:
     """Whether the report is of tables, whose columns have names and units of their own."""
-    return any(
+    return columns is not None and any(
         column.kind not in ("number", "pixel") or column.features == (column.name,) for column in columns.columns
     )
 
@@ -208,12 +276,11 @@ class WeighVerb(PairVerb):
 
     def run(self) -> None:
         """Read, fit, diagnose, write."""
-        from vestige.data.readers import read_pair
         from vestige.ratios.support import OUT_OF_REACH
         from vestige.vestiges import weigh
 
         self._check()
-        p, q, columns = read_pair(self.real, self.fake, drop=self.drop)
+        p, q, columns = self.read()
         with output.progress("fitting the ratio"):
             found = weigh(p, q, min_ess=self.temper, **self.options("bootstrap"))
         off = [f"The ratio is off: {found.blind}."] if found.blind else []
@@ -225,7 +292,7 @@ class WeighVerb(PairVerb):
         told = {"written": written, **found.to_json(), "columns": columns}
         cautions = map(output.Caution, (*found.warnings, *found.final.warnings, *off))
         where = f"{found.final.verdict}: written to {', '.join(map(str, written))}"
-        self.answer(told, *self._shown(found), *cautions, where)
+        self.answer(told, *map(output.Note, found.notes), *self._shown(found), *cautions, where)
 
     def _check(self) -> None:
         """Everything that can be refused before the first file is read."""

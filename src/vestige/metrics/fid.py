@@ -72,12 +72,20 @@ class Slope:
     gap: Float[Tensor, " d"]
     pull: Float[Tensor, "r d"]
 
-    def variance(self, rows: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None) -> float:
-        """This side's part of the variance of the distance, from at most SLOPE_ROWS of its rows."""
+    def variance(
+        self, rows: Float[Tensor, "n d"], weights: Float[Tensor, " n"] | None, stand_for: int | None = None
+    ) -> float:
+        """This side's part of the variance of the distance, from at most SLOPE_ROWS of its rows.
+
+        Of rows that are not its own, but stand for so many of them, the weighted variance is divided by that number.
+        """
         some = slice(None, None, -(-len(rows) // SLOPE_ROWS))
         slope = torch.cat([self._of(block.to(torch.float64) - self.mean) for block in rows[some].split(BLOCK)])
         w = torch.full_like(slope, 1 / len(rows)) if weights is None else weights[some] / weights.sum()
-        spread = w.square() @ (slope - weighted_mean(slope, w)).square()
+        squares = (slope - weighted_mean(slope, w)).square()
+        if stand_for is not None:
+            return float(weighted_mean(squares, w)) / stand_for
+        spread = w.square() @ squares
         return float(spread) * len(rows) / (len(slope) - 1)
 
     def _of(self, a: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
@@ -204,13 +212,27 @@ class FID(Accumulator[Moments]):
         """The moments of all rows that were seen."""
         return merged(self._filled())
 
-    def compute(self, other: FID, *, extrapolate: bool = False, std_error: bool = False) -> Estimate:
-        """Frechet distance from this set (`p`) to the other (`q`)."""
+    def compute(
+        self,
+        other: FID,
+        *,
+        extrapolate: bool = False,
+        std_error: bool = False,
+        rows: tuple[WeightedRows, WeightedRows] | None = None,
+    ) -> Estimate:
+        """Frechet distance from this set (`p`) to the other (`q`).
+
+        Its standard error comes from the groups, or from `rows`: some that stand for those of p, and those of q.
+        """
         self._must_match(other, "compute")
-        sides = [side._filled(need=4 if std_error else 2 if extrapolate else 1) for side in (self, other)]
+        by_groups = std_error and rows is None
+        sides = [side._filled(need=4 if by_groups else 2 if extrapolate else 1) for side in (self, other)]
         halves = [(merged(sides[0][g::2]), merged(sides[1][g::2])) for g in range(2)] if extrapolate else None
 
         def variance(slopes: list[Slope]) -> float:
+            if rows is not None:
+                p, q = rows
+                return slopes[0].variance(p.x, p.weights, stand_for=self.n_) + slopes[1].variance(q.x, q.weights)
             return sum(slope.variance_of_groups(side) for slope, side in zip(slopes, sides, strict=True))
 
         whole = merged(sides[0]), merged(sides[1])

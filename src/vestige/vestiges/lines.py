@@ -27,9 +27,14 @@ Found: TypeAlias = dict[str, tuple[float, float, float | None] | str]
 
 
 def _fid(p: Tensor, q: Tensor, q_weights: Tensor | None, _: int) -> Found:
+    return fid_found(lambda: fid(p, q, q_weights=q_weights, extrapolate=True, std_error=True))
+
+
+def fid_found(compute: Callable[[], Estimate]) -> Found:
+    """FID and FID extrapolated to infinitely many rows, from a computation of the second."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = fid(p, q, q_weights=q_weights, extrapolate=True, std_error=True)
+        found = compute()
     plain = found.value + found.details["bias_removed"]
     at_infinity = str(caught[0].message) if caught else (found.value, found.std_error, 0.0)
     # Both have the same first-order terms, hence the same standard error (see `metrics.fid`).
@@ -92,11 +97,21 @@ def metric_estimates(
     """
     rows_p, rows_q = some_rows(len(p), pair_rows, seed, "p"), some_rows(len(q), pair_rows, seed, "q")
     whole, part = (p, q, q_weights), (p[rows_p], q[rows_q], None if q_weights is None else q_weights[rows_q])
+
+    def computed(label: str) -> Found:
+        compute, of_pairs, _ = METRICS[label]
+        return compute(*(part if of_pairs else whole), seed)
+
+    return gathered(computed, level=level, on_step=on_step)
+
+
+def gathered(computed: Callable[[str], Found], *, level: float, on_step: Callable[[str], None]) -> dict[str, Estimate]:
+    """An estimate for each name of METRICS, from what is computed for each label; what cannot be had is refused."""
     out: dict[str, Estimate] = {}
-    for label, (compute, of_pairs, names) in METRICS.items():
+    for label, (_, _, names) in METRICS.items():
         on_step(label)
         try:
-            found = compute(*(part if of_pairs else whole), seed)
+            found = computed(label)
         except (NotEstimable, InputError) as error:
             found = dict.fromkeys(names, str(error))
         for name in names:

@@ -7,7 +7,7 @@ A `RowPair` has the rows of both. What stands for rows that are gone is in `judg
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -17,6 +17,8 @@ from torch import Tensor
 from vestige.core import Estimate, NotEstimable, checks
 from vestige.core.checks import ArrayLike
 from vestige.ratios.standardise import Standardiser
+from vestige.ratios.support import Reach
+from vestige.vestiges.drift_test import ColumnShift, DriftFound
 from vestige.vestiges.lines import metric_estimates
 from vestige.vestiges.no_difference import p_value
 from vestige.vestiges.plan import Plan, plan, projected
@@ -47,8 +49,30 @@ def _of_rows(weights: Float[Tensor, " n"] | None, rows: Tensor) -> Float[Tensor,
     return None if weights is None else weights[rows] / weights[rows].sum()
 
 
+FEW_BY_WEIGHT = "its weights are worth too few rows"
+
+
+class Tested(NamedTuple):
+    """The p-value of "no difference", NaN with the reason where it was not tested, and what a drift test found."""
+
+    p_value: float
+    drift: DriftFound | None = None
+    shifts: Mapping[str, ColumnShift] = {}  # of the drift test, by the name of the column
+    untested: str = FEW_BY_WEIGHT
+
+
 class Pair(Protocol):
     """The data `p`, by its rows or by what stands for them, and new rows `q`."""
+
+    @property
+    def by_draws(self) -> bool:
+        """Whether reference draws stand for the data."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the new rows were brought into the frame of the data."""
+        ...
 
     @property
     def n_p(self) -> int:
@@ -86,8 +110,17 @@ class Pair(Protocol):
         """Divergences of what was seen, as estimates of those of the data."""
         ...
 
-    def p_value(self, seen: Seen, *, rows: int, seed: int) -> float:
-        """Of "no difference"; NaN where the weights of q are worth too few rows to test."""
+    @property
+    def apart(self) -> float:
+        """A limit of the total variation between the data and what stands for it."""
+        ...
+
+    def tested(self, seen: Seen, *, rows: int, seed: int) -> Tested:
+        """Whether there is a difference."""
+        ...
+
+    def doubts(self, reached: Reach) -> tuple[str, ...]:
+        """Sentences about what was found out of reach."""
         ...
 
     def metrics(
@@ -106,6 +139,9 @@ class RowPair:
     q_weights: Float[Tensor, " n_q"] | None = None
     standardise: bool = False
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    by_draws: bool = False
+    apart: float = 0.0
 
     @classmethod
     def of(cls, p: ArrayLike, q: ArrayLike, q_weights: ArrayLike | None, owner: str) -> RowPair:
@@ -136,7 +172,7 @@ class RowPair:
         if not bool(moving.any()):
             raise NotEstimable("Every feature is one and the same number in both sets: there is nothing to compare.")
         note = f"{int((~moving).sum())} of {len(moving)} features are constant in both sets and were left out."
-        return RowPair(self.p[:, moving], self.q[:, moving], self.q_weights, self.standardise, (*self.warnings, note))
+        return replace(self, p=self.p[:, moving], q=self.q[:, moving], warnings=(*self.warnings, note))
 
     def plan(self, *, rows: int, pair_rows: int, memory: float | None, owner: str) -> Plan:
         """Rows and features as they are."""
@@ -155,9 +191,13 @@ class RowPair:
         """They are."""
         return dict(found)
 
-    def p_value(self, seen: Seen, *, rows: int, seed: int) -> float:
+    def tested(self, seen: Seen, *, rows: int, seed: int) -> Tested:
         """By permutation of the labels."""
-        return p_value(seen.p, seen.q, seen.q_weights, rows=rows, projected=bool(seen.told), seed=seed)
+        return Tested(p_value(seen.p, seen.q, seen.q_weights, rows=rows, projected=bool(seen.told), seed=seed))
+
+    def doubts(self, reached: Reach) -> tuple[str, ...]:
+        """None: the rows are the data."""
+        return ()
 
     def metrics(
         self, *, level: float, pair_rows: int, seed: int, on_step: Callable[[str], None]

@@ -57,13 +57,26 @@ class Plan:
         return told
 
 
-def plan(n_p: int, n_q: int, d: int, *, rows: int, pair_rows: int, memory: float | None, owner: str) -> Plan:
-    """The plan for sets of these sizes within `memory` bytes (None: half of what is free); no pairs, no metrics."""
+def plan(
+    n_p: int,
+    n_q: int,
+    d: int,
+    *,
+    rows: int,
+    pair_rows: int,
+    memory: float | None,
+    owner: str,
+    seen: int | None = None,
+) -> Plan:
+    """The plan for sets of these sizes within `memory` bytes (None: half of what is free); no pairs, no metrics.
+
+    `seen` is the number of components that a ratio will see, where that was settled before.
+    """
     budget = free_memory() / 2 if memory is None else checks.number(memory, "memory", owner, low=0, open_low=True)
     rows = checks.whole(rows, "rows", owner, low=FEWEST_ROWS)
     if d * pair_rows**2 > PAIR_OPERATIONS:
         pair_rows = max(LEAST_ROWS, math.isqrt(int(PAIR_OPERATIONS / d)))
-    k = COMPONENTS if d > MANY_FEATURES else d
+    k = (COMPONENTS if d > MANY_FEATURES else d) if seen is None else seen
     while (needed := _bytes(n_p, n_q, d, k, rows, pair_rows)) > budget:
         if max(rows, pair_rows) <= LEAST_ROWS:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Two sample sets in, what there is to say about their difference out: `compare(p, q)`.
+"""Two sample sets in, what there is to say about their difference out: `compare(p, q)`; p may be a vestige.
 
 Divergences come from held-out, calibrated log-ratios with the error of learnt ratios ("influence"); metrics from the
 features themselves; the p-value of "no difference" from a permutation test. What the samples cannot carry stays in the
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vestige.core import Estimate, checks
@@ -20,9 +20,12 @@ from vestige.ratios.cross_fit import FIT_ROWS, HeldOut, held_out
 from vestige.ratios.divergences import FAMILY, learnt
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable, verdict
 from vestige.ratios.weights import Diagnosis, diagnose
+from vestige.vestiges.drift_test import ColumnShift, DriftFound
+from vestige.vestiges.judged import columns_told, pair_of
 from vestige.vestiges.lines import METRICS, PAIR_ROWS, some_rows
-from vestige.vestiges.pairs import Pair, RowPair, Seen
+from vestige.vestiges.pairs import FEW_BY_WEIGHT, Pair, RowPair, Seen
 from vestige.vestiges.plan import LOOKED_ROWS, Plan, cautious
+from vestige.vestiges.vestige import Vestige
 
 # In-sample less held-out KL, from which bias is to be feared: this share of the held-out one, or so many nats.
 GAP_SHARE, GAP_NATS = 0.2, 0.1
@@ -50,11 +53,15 @@ class Comparison:
     warnings: tuple[str, ...]
     plan: Plan  # what each part saw, and the cost that was announced
     reach: Reach  # what of either set is out of the other's reach
+    notes: tuple[str, ...] = ()  # how the rows of q were brought into the frame of a vestige
+    drift: DriftFound | None = None  # what the test of a vestige found, by family
+    shifts: dict[str, ColumnShift] = field(default_factory=dict)  # and by column
+    by_draws: bool = False  # whether reference draws stood for the data, so that `reach.outside_p` are some of these
 
 
 def compare(
-    p: ArrayLike,
-    q: ArrayLike,
+    p: ArrayLike | Vestige,
+    q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
     *,
     q_weights: ArrayLike | None = None,
     estimator: str | Ratio = "auto",
@@ -70,6 +77,10 @@ def compare(
 ) -> Comparison:
     """Every divergence and metric of the model's rows `q` (weighted on request) against the data `p`.
 
+    Of data that is gone `p` is the vestige: the same numbers from what it keeps (`judged`); the p-value is that of its
+    drift test, `q` may be a table, an array or the name of a file, and what was done to bring it into the frame of
+    the data is among the `notes`.
+
     `standardise` scales the features of the metrics by the mean and deviation of `p`; ratios do so by themselves. A
     ratio is fitted on at most `rows` rows a side, and divergences are averages over at most LOOKED_ROWS of them, drawn
     at random; metrics that cost pairs of rows see at most `pair_rows`. `rows` and `pair_rows` are
@@ -79,7 +90,11 @@ def compare(
     """
     level = checks.number(level, "level", "compare", low=0, high=1, open_low=True, open_high=True)
     pair_rows = checks.whole(pair_rows, "pair_rows", "compare", low=2)
-    pair: Pair = replace(RowPair.of(p, q, q_weights, "compare").without_constants(), standardise=standardise)
+    pair: Pair = pair_of(p, q, q_weights, owner="compare", name=names[1])
+    if isinstance(pair, RowPair):
+        pair = replace(pair.without_constants(), standardise=standardise)
+    elif standardise:
+        checks.refuse("standardise", "compare", "False with a vestige, whose features have a scale of their own", True)
     planned = pair.plan(rows=rows, pair_rows=pair_rows, memory=memory, owner="compare")
     on_plan(planned)
     on_step("ratio")
@@ -107,13 +122,15 @@ def compare(
     log_weights = found.log_ratio_q if w is None else found.log_ratio_q + (w * len(w)).log()
     diagnosis = reachable(cautious(diagnose(log_weights, **figures), seen.told), reached)
     on_step("test")
-    tested = pair.p_value(seen, rows=planned.rows, seed=seed)
+    tested = pair.tested(seen, rows=planned.rows, seed=seed)
     metrics, told = pair.metrics(level=level, pair_rows=planned.pair_rows, seed=seed, on_step=on_step)
     warnings += told + found.warnings + _gap_warning(found, divergences["kl"]) + diagnosis.warnings
-    sentence = conclude(tested, divergences["js"], diagnosis, *names, blind=found.blind)
-    sentence = " ".join([sentence, *reached.sentences(*names)])
-    known = divergences, metrics, tested, diagnosis, found.report, sentence, warnings
-    return Comparison(pair.n_p, pair.n_q, pair.d, *known, planned, reached)
+    words: dict[str, Any] = {"blind": found.blind, "untested": tested.untested, "by_draws": pair.by_draws}
+    sentence = conclude(tested.p_value, divergences["js"], diagnosis, *names, **words)
+    sentence = " ".join([sentence, *columns_told(tested), *reached.sentences(*names), *pair.doubts(reached)])
+    known = divergences, metrics, tested.p_value, diagnosis, found.report, sentence, warnings
+    beside = pair.notes, tested.drift, dict(tested.shifts), pair.by_draws
+    return Comparison(pair.n_p, pair.n_q, pair.d, *known, planned, reached, *beside)
 
 
 def _at_least(estimate: Estimate, told: str) -> Estimate:
@@ -152,17 +169,26 @@ def _gap_warning(found: HeldOut, kl: Estimate) -> tuple[str, ...]:
 
 
 def conclude(
-    p_value: float, js: Estimate, diagnosis: Diagnosis, real: str, fake: str, *, blind: str | None = None
+    p_value: float,
+    js: Estimate,
+    diagnosis: Diagnosis,
+    real: str,
+    fake: str,
+    *,
+    blind: str | None = None,
+    untested: str = FEW_BY_WEIGHT,
+    by_draws: bool = False,
 ) -> str:
     """One plain sentence: is there a difference, how large is it, and would weights correct it."""
     accuracy = diagnosis.accuracy if diagnosis.accuracy is not None else 0.5
     if math.isnan(p_value):
-        return f"Whether {fake} differs from {real} was not tested: its weights are worth too few rows."
+        return f"Whether {fake} differs from {real} was not tested: {untested}."
+    told_apart = "a classifier tells its rows from reference draws" if by_draws else "a classifier tells {} apart"
     if p_value > ALPHA:
         bound = "" if js.verdict != "ok" else f", and their JS divergence is at most {max(js.high, 0):.2g} nats"
         return (
-            f"No difference between {real} and {fake} was found (p = {p_value:.2g}): a classifier tells their rows "
-            f"apart {accuracy:.1%} of the time{bound}."
+            f"No difference between {real} and {fake} was found (p = {p_value:.2g}): "
+            f"{told_apart.format('their rows')} {accuracy:.1%} of the time{bound}."
         )
     if blind:
         return f"The rows of {fake} differ from those of {real} (p = {p_value:.2g}); how much is not known: {blind}."
@@ -176,6 +202,6 @@ def conclude(
         OUT_OF_REACH: "weights correct it on the part of the data that has such rows, and nowhere else",
     }[diagnosis.verdict]
     return (
-        f"The rows of {fake} differ {word} from those of {real} (p = {p_value:.2g}): a classifier tells them apart "
+        f"The rows of {fake} differ {word} from those of {real} (p = {p_value:.2g}): {told_apart.format('them')} "
         f"{accuracy:.1%} of the time{size}; {cure}."
     )

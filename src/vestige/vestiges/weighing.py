@@ -23,8 +23,10 @@ from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, held_out
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable
 from vestige.ratios.weights import Diagnosis, diagnose, expectation, self_normalise, temper
-from vestige.vestiges.pairs import Pair, RowPair
+from vestige.vestiges.judged import pair_of
+from vestige.vestiges.pairs import Pair
 from vestige.vestiges.plan import Plan, cautious
+from vestige.vestiges.vestige import Vestige
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Weighing:
     warnings: tuple[str, ...]
     blind: str | None = None  # why the ratio behind the weights missed what there is to see
     reach: Reach | None = None  # what of the data the model does not reach
+    notes: tuple[str, ...] = ()  # how the rows of q were brought into the frame of a vestige
+    apart: float = 0.0  # a limit of the total variation between the data and the draws that stood for it
 
     @property
     def trustworthy(self) -> bool:
@@ -52,9 +56,18 @@ class Weighing:
         """E_p[f] from f on the rows of `q`, by these weights: `weights.expectation` that knows the reach.
 
         Refused where the model does not reach part of the data, unless `bounds` say how small and how large f can be.
+        Weights of a vestige were fitted to draws: with `bounds` the interval holds their error too, at most `apart`
+        times the range of f; without, a note says that it does not.
         """
         missed = None if self.reach is None else self.reach.missed
-        return expectation(f_values, self.weights.log(), interval, missed=missed, bounds=bounds)
+        found = expectation(f_values, self.weights.log(), interval, missed=missed, bounds=bounds)
+        if self.apart == 0 or not found.known:
+            return found
+        if bounds is None:
+            told = "Its interval does not hold the error of the reference draws that stood for the data: give 'bounds'."
+            return found.but(notes=(*found.notes, told))
+        off = self.apart * (bounds[1] - bounds[0])
+        return found.but(low=_cut(found.low - off, bounds), high=_cut(found.high + off, bounds))
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the weights themselves, as plain JSON."""
@@ -67,12 +80,18 @@ class Weighing:
             "warnings": list(self.warnings),
             "blind": self.blind,
             "reach": plain(self.reach),
+            "notes": list(self.notes),
+            "apart": self.apart,
         }
 
 
+def _cut(end: Any, bounds: tuple[float, float]) -> Any:  # noqa: ANN401 - a number, or an array of them
+    return end.clip(*bounds) if hasattr(end, "clip") else min(max(end, bounds[0]), bounds[1])
+
+
 def weigh(
-    p: ArrayLike,
-    q: ArrayLike,
+    p: ArrayLike | Vestige,
+    q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
     *,
     estimator: str | Ratio = "auto",
     min_ess: float | None = None,
@@ -82,7 +101,7 @@ def weigh(
     seed: int = 0,
     on_plan: Callable[[Plan], None] = lambda _: None,
 ) -> Weighing:
-    """Weights for the rows of `q` (the model) so that they stand for `p` (the data).
+    """Weights for the rows of `q` (the model) so that they stand for `p` (the data, or the vestige of it).
 
     `min_ess` tempers to that share of the rows; `bootstrap` fits give an interval for each weight; at most `rows` rows
     of each side are fitted on, fewer where `memory` bytes (None: half of what is free) would not do. `on_plan` is told
@@ -90,7 +109,7 @@ def weigh(
     so the weights correct what is to be seen in these.
     """
     bootstrap = checks.whole(bootstrap, "bootstrap", "weigh", low=0)
-    pair: Pair = RowPair.of(p, q, None, "weigh")
+    pair: Pair = pair_of(p, q, None, owner="weigh")
     planned = pair.plan(rows=rows, pair_rows=0, memory=memory, owner="weigh")
     planned = planned if bootstrap == 0 else replace(planned, seconds=planned.seconds * bootstrap)
     on_plan(planned)
@@ -107,4 +126,6 @@ def weigh(
     reached = reach(x, y, found.log_ratio_p, raw, p_weights=w, seed=seed)
     before, final = (reachable(cautious(diagnose(logs, **figures), told), reached) for logs in (raw, log_weights))
     said = pair.warnings + found.warnings + ((told,) if told else ())
-    return Weighing(log_weights.exp(), interval, before, final, alpha, found.report, said, found.blind, reached)
+    said += () if reached.complete else pair.doubts(reached)
+    worth = before, final, alpha, found.report, said, found.blind, reached
+    return Weighing(log_weights.exp(), interval, *worth, pair.notes, pair.apart)

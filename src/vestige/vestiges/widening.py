@@ -125,16 +125,16 @@ def _of_metric(name: str, estimate: Estimate, errors: ErrorLimits) -> Estimate:
     details = {**estimate.details, "from_draws": (estimate.low, estimate.high), "own_error": e}
     if not promised:
         reason = "; ".join(filter(None, (UNSURE, estimate.reason)))
-        return estimate.but(low=0.0, high=high, verdict="at least", reason=reason, details=details)
-    return estimate.but(low=low, high=high, details=details)
+        return estimate.but(low=min(0.0, estimate.value), high=high, verdict="at least", reason=reason, details=details)
+    return estimate.but(low=min(low, estimate.value), high=high, details=details)  # an unbiased MMD^2 may be negative
 
 
 def _at_least(name: str, estimate: Estimate, hellinger2: float) -> Estimate:
     """One that no distance bounds: its low end is what the low end of hellinger2 implies."""
     if not estimate.known:
         return estimate
-    low = LEAST_BY_HELLINGER[name](max(1 - hellinger2, math.ulp(1.0)))
-    told = "by the Hellinger distance, since the reference draws bound no such divergence of the data from above"
+    low = max(LEAST_BY_HELLINGER[name](max(1 - hellinger2, math.ulp(1.0))), 0.0)
+    told = "by the Hellinger distance, as the error of reference draws bounds nothing else of it"
     details = {**estimate.details, "from_draws": (estimate.low, estimate.high)}
     reason = "; ".join(filter(None, (told, estimate.reason)))
     return estimate.but(low=min(low, max(estimate.value, 0.0)), verdict="at least", reason=reason, details=details)
