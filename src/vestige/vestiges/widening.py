@@ -116,7 +116,7 @@ def _of_metric(name: str, estimate: Estimate, errors: ErrorLimits) -> Estimate:
     if name == "total_variation":
         e = total_variation_limit(errors)
         low, high = max(estimate.low - e, 0.0), min(estimate.high + e, 1.0)
-        promised = e < 1
+        promised = errors.sure("js") or errors.sure("hellinger2")
     else:
         assert name in ROOT_IS_A_METRIC, name
         plain = name.removesuffix("_smoothed")
