@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -32,6 +32,7 @@ from vestige import densities
 from vestige.core import Estimate, NotEstimable, rng
 from vestige.core.numerics import Moments, weighted_mean
 from vestige.densities import Density
+from vestige.densities.mixture import MixtureDensity
 from vestige.metrics.mmd import kid, mmd
 from vestige.ratios import Stack
 from vestige.ratios.cross_fit import held_out
@@ -131,8 +132,8 @@ def fit_reference(
     p, h = seen_of_cells(frame, own), seen_of_cells(frame, other)
     given = own if frame.density_of_cells else p
     kinds = frame.kinds if frame.density_of_cells else None
-    name = density if density != "auto" else _chosen(frame, given, kinds, h, seen_of, seed)
-    fitted = densities.build(name).fit(given, kinds, seed=rng.child_seed(seed, "density"))
+    chosen = densities.build(density) if density != "auto" else _chosen(frame, given, kinds, h, seen_of, seed)
+    fitted = chosen.fit(given, kinds, seed=rng.child_seed(seed, "density"))
     count, draw_seed = min(max(2 * len(own), DRAWS_LEAST), DRAWS_MOST), rng.child_seed(seed, "draws")
     drawn = fitted.draw(count, seed=draw_seed)
     weights = _tilted(p, seen_of(drawn), seed).float()
@@ -157,24 +158,31 @@ def _chosen(
     held: Float[Tensor, "m k"],
     seen_of: Callable[[Tensor], Tensor],
     seed: int,
-) -> str:
-    """The density for these rows: by kind, and among several by the JS of their draws to rows not fitted on."""
-    if not frame.density_of_cells:
-        return "mixture"
+) -> Density:
+    """The density for these rows: by kind, and among several by the JS of their draws to rows not fitted on.
+
+    From the simplest on; where one cannot be told from the rows, no other is tried.
+    """
     if frame.schema is not None:
-        return "trees"
-    if len(held) < HELD_LEAST:
-        return CANDIDATES[0]
+        return densities.build("trees")
+    if not frame.density_of_cells or len(held) < HELD_LEAST:
+        return densities.build("mixture")
     held = held[:CHOICE_ROWS]
     some = own[some_rows(len(own), 2 * CHOICE_ROWS, seed, "choice")]
-    found = {}
+    found: list[tuple[Estimate, Density]] = []
     for name in CANDIDATES:
-        drawn = densities.build(name).fit(some, kinds, seed=seed).draw(max(len(held), 500), seed=seed)
-        ratio = held_out(held, seen_of(drawn), estimator=fast(), seed=seed)
-        found[name] = learnt(["js"], *ratio.sides(), None)["js"]
-    best = min(found.values(), key=lambda one: one.value)
+        tried = densities.build(name).fit(some, kinds, seed=seed)
+        drawn = tried.draw(max(len(held), 500), seed=seed)
+        js = learnt(["js"], *held_out(held, seen_of(drawn), estimator=fast(), seed=seed).sides(), None)["js"]
+        found.append((js, tried))
+        if js.value <= max(2 * js.std_error, CLOSE):
+            break
+    best = min((js for js, _ in found), key=lambda js: js.value)
     enough = best.value + max(2 * best.std_error, CLOSE)
-    return next(name for name, one in found.items() if one.value <= enough)
+    nearest = next(tried for js, tried in found if js.value <= enough)
+    if isinstance(nearest, MixtureDensity):  # as many components as were found; to look for them again costs most
+        return replace(nearest, components=(len(nearest.shares_),))
+    return densities.build(nearest.name)
 
 
 def fast() -> Stack:
@@ -207,6 +215,8 @@ def own_errors(
     """JS, squared Hellinger, MMD^2 and KID between held-out rows and weighted draws, and JS of both smoothed."""
     if len(held) < HELD_LEAST:
         return OwnErrors({}, len(held))
+    some = some_rows(len(drawn), HELD_MOST, seed, "draws")
+    drawn, weights = drawn[some], weights[some] / weights[some].sum()
     draws = _seen_of(frame)(drawn)
     found = _divergences(seen, draws, weights, "", seed)
     if frame.of_images:
