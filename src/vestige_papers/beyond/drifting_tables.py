@@ -1,8 +1,8 @@
 """Tables that drift: three tables, six drifts of known size, and a classifier that keeps the rows.
 
-Electricity (half hours of a window of six months, another window each time), Covertype (any of its rows) and `mixed`, orders
-of a made-up shop with text, dates, booleans and missing values. Rows of a table are exchangeable draws, so that
-reference and new rows differ by the drift alone. Its drifts, each with a small and a large size:
+Electricity (half hours of a window of six months, another window each time), Covertype (any of its rows) and `mixed`,
+orders of a made-up shop with text, dates, booleans and missing values. Rows of a table are exchangeable draws, so that
+reference and new rows differ by the drift alone. The drifts, each with a small and a large size:
 
     shift                one column moves by a share of its scale
     scale                one column is stretched about its median
