@@ -268,5 +268,5 @@ def boosting(p: Cells, q: Cells, kinds: Sequence[str], seed: int) -> float:
         max_iter=60, learning_rate=0.08, max_leaf_nodes=12, min_samples_leaf=15, early_stopping=False,
         categorical_features=[kind == "category" for kind in kinds], class_weight="balanced", random_state=seed,
     ).fit(x, y)  # fmt: skip
-    scores = [model.decision_function(side) for side in (q[half_q:], p[half_p:])]
-    return float(mannwhitneyu(*scores, alternative="greater").pvalue)
+    new, old = (np.asarray(model.decision_function(side), dtype=np.float64) for side in (q[half_q:], p[half_p:]))
+    return float(mannwhitneyu(new, old, alternative="greater").pvalue)
