@@ -107,6 +107,8 @@ class RunVerb(output.Verb):
                 if grid and stage == name:
                     units = searches[name].winners([found[unit.path] for unit in units])
                 with self._shown(stage, units) as shown:
+                    if announced := _announced(EXPERIMENTS[name], units):
+                        shown.say(announced)
                     for finished in self._finished(units, shown):
                         found[finished.unit.path] = finished.record
                         shown.done(finished)
@@ -175,6 +177,16 @@ class RunVerb(output.Verb):
             own = cluster.Resources(1.0 if self.cpus is None else self.cpus, self.gpus or 0.0)
         given: dict[str, Any] = {"resources": own, "device": self.device, "open_cluster": self.open_cluster}
         return cluster.run(units, self.ray, say=shown.say, **given)
+
+
+def _announced(experiment: Experiment[Any], units: Sequence[Unit]) -> str:
+    """What there is to run and what it will cost, where that is known."""
+    left = [unit for unit in units if unit.finished() is None]
+    seconds = [experiment.cost(unit.config) for unit in left]
+    if not left or any(each is None for each in seconds):
+        return ""
+    minutes = sum(each or 0.0 for each in seconds) / 60
+    return f"{experiment.name}: {len(left)} of {len(units)} units are to be run, about {minutes:.0f} CPU-minutes."
 
 
 def _pair(text: str, option: str = "set") -> tuple[str, str]:

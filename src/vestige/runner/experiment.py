@@ -104,6 +104,10 @@ class Experiment(ABC, Generic[C]):
         """The units that one seed of `config` falls into, such as a method each; by default itself."""
         return [config]
 
+    def cost(self, config: C) -> float | None:
+        """Seconds of one core that a unit takes, about, which are announced before a run; None: nobody has measured."""
+        return None
+
     @abstractmethod
     def run(self, config: C, seed: int, on_progress: OnProgress) -> Record:
         """One unit. Make the Record with `self.record`, or from the protocol's with `self.adopt`."""
