@@ -167,7 +167,7 @@ def chains(off):
     arms = [arm for arm in EXPERIMENT.arms(EXPERIMENT.presets["laptop"]) if arm.bed == "fig2a"]
     for arm in arms:
         share, width, verdict = off[arm.strategy]
-        truth = torch.tensor([0.01, 0.1, 0.5]).double()[None, :, None].expand(arm.chains, 3, 2)
+        truth = torch.tensor([0.01, 0.1, 0.5]).double()[:, None].expand(3, 2)
         value = truth * (1 + share)
         values = {"value": value, "low": value - width, "high": value + width, "truth": truth}
         verdicts = [verdict] * value.numel()
