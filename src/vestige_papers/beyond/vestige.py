@@ -38,7 +38,7 @@ from vestige.continual.generation import rank_correlation
 from vestige.continual.record import Record
 from vestige.core import Estimate, NotEstimable, VestigeWarning, checks, rng
 from vestige.features import ClassifierFeatures
-from vestige.metrics import fid
+from vestige.metrics import FID, fid
 from vestige.ratios.cross_fit import held_out
 from vestige.ratios.divergences import learnt
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, half, line
@@ -193,7 +193,9 @@ class Carried:
         found = compare(self.vestige, images, estimator=self.estimator, seed=self.seed)
         js, raw = found.divergences["js_smoothed"], found.divergences["js"]
         values = {"js": js.value, "js_low": js.low, "js_high": js.high, "js_raw": raw.value}
-        return values | {"fid": found.metrics["fid"].value}, js.verdict
+        moments = self.vestige.moments
+        new = FID(groups=moments.groups).update(self.vestige.frame.features(self.vestige.cells(images).cells))
+        return values | {"fid": moments.compute(new).value}, js.verdict
 
     def told(self) -> dict[str, Any]:
         """The vestige's own error, and what stands for the rows."""
