@@ -181,8 +181,9 @@ def cells_of(
             x = without_modes(rows.spare, rows.taught, severity, seed)[:n]
         return ImageCell(path, severity, x)
 
+    def drawn(own: str) -> ImageCell:
+        return ImageCell(own, math.nan, _drawn(own, name, c, n, taught, steps, seed))
+
     found: list[Callable[[], ImageCell]] = [functools.partial(corrupted, REAL, 0.0)]
     found += [functools.partial(corrupted, path, severity) for path in paths for severity in paths[path]]
-    for own in made:
-        found.append(lambda own=own: ImageCell(own, math.nan, _drawn(own, name, c, n, taught, steps, seed)))
-    return rows, found
+    return rows, found + [functools.partial(drawn, own) for own in made]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from statistics import fmean
@@ -37,6 +37,7 @@ from vestige.chains import Chain, Drift, gaussians
 from vestige.continual.generation import rank_correlation
 from vestige.continual.record import Record
 from vestige.core import Estimate, NotEstimable, VestigeWarning, checks, rng
+from vestige.core.checks import ArrayLike
 from vestige.features import ClassifierFeatures
 from vestige.metrics import FID, fid
 from vestige.ratios.cross_fit import held_out
@@ -55,7 +56,7 @@ from vestige_papers.cdre.generators import classifier_of
 CARRIED, ORACLE, TABLE, CHAIN = "images, carried", "images, oracle", "table", "chain"
 SATURATED = 0.65  # nats of JS without smoothing, of a possible 0.69
 ALPHA = 0.05
-BEDS = {"fig2a": partial(gaussians, 2), "melting": melting, "skewed": skewed}
+BEDS: dict[str, Callable[..., Drift]] = {"fig2a": partial(gaussians, 2), "melting": melting, "skewed": skewed}
 ANCHORED, VESTIGE = "anchored", "vestige"
 JUDGED = ("js", "kl")
 ENDS = ("value", "low", "high")
@@ -66,7 +67,7 @@ CHAIN_OFF, CHAIN_HOLDS = 0.02, 0.05
 
 @dataclass(frozen=True)
 class BeyondVestigeConfig:
-    """`part`, `data` and `place`, `table`, `bed` and `strategy` are set by the arms; each part has fields of its own."""
+    """`part`, `place`, `data`, `table`, `bed` and `strategy` are set by the arms; each part has fields of its own."""
 
     part: str = ""
     place: int = 0  # which of several units of a kind
@@ -150,7 +151,7 @@ def image_unit(config: BeyondVestigeConfig, seed: int, on_progress: OnProgress) 
         path: PATHS[checks.one_of(path, PATHS, "paths", "beyond-vestige")][-config.severities :]
         for path in config.paths
     }
-    sizes = {"n": config.n, "times": config.times, "taught": config.taught, "steps": config.steps}
+    sizes: dict[str, Any] = {name: getattr(config, name) for name in ("n", "times", "taught", "steps")}
     rows, makers = cells_of(config.data, c, paths=paths, made=config.made, **sizes, seed=seed)
     measure = Carried.of if config.part == CARRIED else Oracles.of
     judge = measure(config, classifier, rows.kept, rows.more, seed)
@@ -164,8 +165,8 @@ def image_unit(config: BeyondVestigeConfig, seed: int, on_progress: OnProgress) 
         names.append(cell.path)
         verdicts.append(verdict)
         on_progress((i + 1) / len(makers), f"class {c}, {cell.path}")
-    values = {name: torch.tensor(each, dtype=torch.float64) for name, each in found.items()}
-    return {"values": values, "details": {"class": c, "paths": names, "verdicts": verdicts} | judge.told()}
+    tensors = {name: torch.tensor(each, dtype=torch.float64) for name, each in found.items()}
+    return {"values": tensors, "details": {"class": c, "paths": names, "verdicts": verdicts} | judge.told()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +224,8 @@ class Oracles:
         seed: int,
     ) -> Oracles:
         """Features of both."""
-        return cls(classifier, *(classifier.transform(x).double() for x in (kept, more)), config.estimator, seed)
+        own, other = (classifier.transform(x).double() for x in (kept, more))
+        return cls(classifier, own, other, config.estimator, seed)
 
     def measured(self, images: Float[Tensor, "n h w"]) -> tuple[dict[str, float], str]:
         """Numbers by name, and the word for the smoothed JS."""
@@ -281,21 +283,21 @@ def table_unit(config: BeyondVestigeConfig, seed: int, on_progress: OnProgress) 
 
 def chain_unit(config: BeyondVestigeConfig, seed: int, on_progress: OnProgress) -> dict[str, Any]:
     """A strategy along a drift: value, ends and truth (step, divergence), and the verdicts in that order."""
-    bed: Drift = BEDS[checks.one_of(config.bed, BEDS, "bed", "beyond-vestige")](n_steps=config.n_steps)
+    bed = BEDS[checks.one_of(config.bed, BEDS, "bed", "beyond-vestige")](n_steps=config.n_steps)
     steps = sorted({1, max(bed.n_steps // 2, 1), bed.n_steps})
     values = {name: torch.full((len(steps), len(JUDGED)), math.nan).double() for name in (*ENDS, "truth")}
     own = rng.child_seed(seed, "chain", config.bed, config.place)
     chain, verdicts = Chain(config.strategy, names=JUDGED), []
     for i, t in enumerate(steps):
-        real = {1: bed.real(1, config.chain_n, own)} if i == 0 else {}
+        real: dict[str | int, ArrayLike] = {1: bed.real(1, config.chain_n, own)} if i == 0 else {}
         chain.step(real=real, model={1: bed.model(t, 1, config.chain_n, own)}, seed=own)
         table = chain.divergences(JUDGED)
-        rows = table[table["task"] == "average"].set_index("divergence")
+        rows = table[table["task"] == "average"].set_index("divergence").to_dict("index")
         for j, name in enumerate(JUDGED):
             for key in ENDS:
-                values[key][i, j] = float(rows.loc[name, key])
+                values[key][i, j] = float(rows[name][key])
             values["truth"][i, j] = bed.true(name, t)
-            verdicts.append(str(rows.loc[name, "verdict"]))
+            verdicts.append(str(rows[name]["verdict"]))
         on_progress((i + 1) / len(steps), f"{config.bed}, {config.strategy}, step {t}")
     return {"values": values, "details": {"steps": steps, "verdicts": verdicts}}
 
@@ -543,8 +545,8 @@ class BeyondVestige(Experiment[BeyondVestigeConfig]):
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 2}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "nearly everything: a class of 8 x 8 digits, a quick ratio, one small table, two steps of one chain.",
-        "laptop": "one class of each data set for a seed and another for the second (eight of ten for each); 2 references "
-        "of a table a seed for 20; one chain of 5000 samples a drift and seed for five of 10000.",
+        "laptop": "one class of each data set for a seed and another for the second (eight of ten for each); two of 20 "
+        "references of a table a seed; one chain of 5000 samples a drift and seed for five of 10000.",
     }
 
     def arms(self, config: BeyondVestigeConfig) -> Sequence[BeyondVestigeConfig]:
