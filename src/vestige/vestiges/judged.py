@@ -186,8 +186,9 @@ class VestigePair:
                 exact = kept.third.compute(KID(groups=kept.third.groups).update(q, v))
                 return {"kid": (exact.value, by_draws.std_error, 0.0)}
             if label == "MMD":
-                measured = kept.errors.estimates["mmd2"]
-                found = mmd(few_p[0], few_q[0], bandwidth=measured.details.get("bandwidth"), **some)
+                measured = kept.errors.estimates.get("mmd2")  # not there where too few rows were held out
+                bandwidth = None if measured is None else measured.details.get("bandwidth")
+                found = mmd(few_p[0], few_q[0], bandwidth=bandwidth, **some)
                 return {"mmd2": (found.value, found.std_error, 0.0)}
             raise NotEstimable(NEEDS_ROWS)
 
