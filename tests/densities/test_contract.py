@@ -80,6 +80,15 @@ class TestDensity:
         other = densities.build(name, **ROWS[name]).load_state_dict(learnt(name).state_dict())
         assert torch.equal(other.draw(30), learnt(name).draw(30))
 
+    def test_a_stored_density_whose_parts_do_not_go_together_is_refused(self, name):
+        state = learnt(name).state_dict()
+        for key, value in state.items():
+            if key != "json" and value.numel():
+                broken = torch.full_like(value, torch.nan if value.is_floating_point() else 9)
+                if not torch.equal(broken, value):
+                    with pytest.raises(StoreError):
+                        learnt(name).copy().load_state_dict(state | {key: broken})
+
     def test_arguments_are_untouched_and_every_kind_of_array_is_read(self, name):
         x = numbers()
         for given in (x.clone(), x.numpy().copy(), pd.DataFrame(x.numpy()), x.tolist()):

@@ -495,12 +495,15 @@ RATES = {"lr": 5e-3, "critic_lr": 2e-2, "average": 0.5}
 ADVERSARIAL = {"hidden": (12, 12), "critic_hidden": (12, 12), "codes": 4, "batch": 16, "steps": 4} | RATES
 PER_CLASS = {"epochs": 3, "batch": 16, "lr": 5e-3}
 GENERATORS = {
+    "copula": {},
     "fgan": ADVERSARIAL,
     "fgan kl": ADVERSARIAL | {"divergence": "kl"},
     "fgan reverse_kl": ADVERSARIAL | {"divergence": "reverse_kl"},
     "gan_conv": PER_CLASS | {"filters": (4, 2), "judge_filters": (2, 4)},
     "gan_dense": PER_CLASS | {"widths": (12, 12), "judge_widths": (12,)},
     "gan_dense averaged": PER_CLASS | {"widths": (12,), "judge_widths": (12,), "average": 0.9, "output": "linear"},
+    "mixture": {},
+    "trees": {},
     "vae": {"codes": 3, "encoder": (12,), "decoder": (12, 12), "batch": 16, "steps": 10},
     "vae gaussian": {
         **{"codes": 3, "encoder": (12,), "decoder": (12, 12), "batch": 16, "steps": 10},
@@ -514,7 +517,7 @@ DAGAN = {"filters": (4, 6), "critic_filters": (4, 6), "codes": 3, "batch": 8, "s
 
 def generator_numbers(name: str) -> dict[str, Any]:
     """Two conditions learnt one after the other, and what is drawn of each."""
-    x, y = pixels(2, 24, 8)
+    x, y = pixels(2, 60 if name in ("copula", "mixture", "trees") else 24, 8)  # a density needs fifty
     found: dict[str, Any] = {}
     if name == "dagan":
         dagan = lfiw.DAGAN(shape=(8, 8), **spelled(lfiw.DAGAN, DAGAN)).fit(x, y, seed=3)

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from vestige.core import NotFitted, checks
+from vestige.core import NotFitted, StoreError, checks
 from vestige.core.checks import ArrayLike, declared, learnt
 from vestige.densities.exclusive import ExclusiveColumns
 from vestige.store.stored import Stored
@@ -100,6 +100,21 @@ class Density(Stored, ABC):
         """The configuration as plain JSON."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         return {"density": self.name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
+
+    def _rebuild(self) -> None:
+        """Refuse a stored density whose parts do not go together, before anything is drawn from it."""
+        if not self.kinds_:
+            return
+        try:
+            sound = set(self.kinds_) <= set(self.takes) and self._sound(len(self.kinds_))
+        except (RuntimeError, ValueError, AttributeError, IndexError, TypeError):
+            sound = False
+        if not sound:
+            raise StoreError(f"The stored density '{self.name}' has parts that do not go together.")
+
+    @abstractmethod
+    def _sound(self, columns: int) -> bool:
+        """Whether rows of so many columns can be drawn from what was learnt; may raise what torch or numpy raise."""
 
     def _fitted(self, owner: str) -> tuple[str, ...]:
         if not self.kinds_:

@@ -90,6 +90,13 @@ class GaussianCopula(Density):
         self.correlation_ = torch.from_numpy(correlations(np.stack(scores, 1), pseudo))
         return {"latent": len(scores)}
 
+    def _sound(self, columns: int) -> bool:
+        latent = columns + len(self.missing_)
+        shapes = len(self.margins_) == columns and self.correlation_.shape == (latent, latent)
+        named = all(0 <= j < columns for j in self.missing_)
+        definite = not int(torch.linalg.cholesky_ex(self.correlation_).info)
+        return shapes and named and definite and all(margin.sound() for margin in self.margins_)
+
     def _draw(self, n: int, seed: int) -> Float64[Tensor, "n c"]:
         columns = len(self._kinds)
         noise = rng.fork_numpy(seed, "draw").standard_normal((n, columns + len(self.missing_)))

@@ -59,6 +59,16 @@ class Margin:
     def __len__(self) -> int:
         return len(self.share)
 
+    def sound(self) -> bool:
+        """Whether its parts, read from a file, go together."""
+        parts = (self.share, self.low, self.high, self.scale, self.shape, self.reach)
+        lengths = [len(part) for part in parts]
+        finite = all(bool(part.isfinite().all()) for part in parts) and 0 <= self.missing <= 1
+        shares = bool((self.share > 0).all()) and abs(float(self.share.sum()) - 1) < 1e-6
+        tails = bool((self.scale >= 0).all()) and (self.resolution == 0 or 1e-9 < self.resolution < 1e9)
+        same = lengths[0] > 0 and lengths == [lengths[0]] * 3 + [2] * 3
+        return same and finite and shares and tails and bool((self.low <= self.high).all())
+
 
 def grid_step(values: FloatArray) -> float:
     """The step of the column's grid; 0 where it does not vary."""

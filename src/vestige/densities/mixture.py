@@ -185,8 +185,13 @@ class MixtureDensity(Density):
             total += float(torch.logsumexp(log_joint(x[fold == f], found), 1).sum())
         return total / len(x)
 
-    def _mixture(self) -> Components:
-        return Components(self.shares_, self.means_, self.covariances_)
+    def _sound(self, columns: int) -> bool:
+        k = len(self.shares_)
+        shapes = self.means_.shape == (k, columns) and self.covariances_.shape == (k, columns, columns)
+        finite = all(bool(part.isfinite().all()) for part in (self.shares_, self.means_, self.covariances_))
+        scale = self.covariances_.diagonal(dim1=1, dim2=2).mean(0).sqrt()
+        factors = torch.linalg.cholesky_ex(self.covariances_ / scale[:, None] / scale)
+        return k > 0 and shapes and finite and bool((self.shares_ > 0).all()) and not bool(factors.info.any())
 
     def log_density(self, x: ArrayLike) -> Float64[Tensor, " n"]:
         """log p(x) of each row, in nats per unit of x."""

@@ -73,6 +73,21 @@ class ColumnTree:
     missing: Float64[Tensor, " leaves"]  # rate
     shares: Float16[Tensor, "leaves codes"]  # of the column's codes among rows that are not missing
 
+    def sound(self, codes: int, drawn: set[int]) -> bool:
+        """Whether its parts, read from a file, go together, and it asks only columns that are drawn before it."""
+        column, left, right = self.splits.column.numpy(), self.splits.left.numpy(), self.splits.right.numpy()
+        nodes, leaves = len(column), self.splits.leaves
+        own, is_leaf = np.arange(nodes), column < 0
+        shapes = self.splits.goes_left.shape == (nodes, SPLIT_GROUPS) and len(left) == len(right) == nodes
+        shapes &= self.missing.shape == (leaves,) and self.shares.shape == (leaves, codes) and leaves > 0
+        ends = np.concatenate([left[~is_leaf], right[~is_leaf]])
+        forward = bool((ends > np.tile(own[~is_leaf], 2)).all() and (ends < nodes).all())  # so that no walk is endless
+        numbered = bool(((left[is_leaf] >= 0) & (left[is_leaf] < leaves)).all())
+        shares = self.shares.double()
+        drawable = bool((shares >= 0).all()) and bool((shares.sum(1) > 0.5).all()) and bool(shares.isfinite().all())
+        rates = bool(((self.missing >= 0) & (self.missing <= 1)).all())
+        return shapes and forward and numbered and drawable and rates and set(column[~is_leaf].tolist()) <= drawn
+
 
 def mutual_information(groups: list[IntArray]) -> FloatArray:
     """Of every pair of columns, in nats, less what independent columns would show."""
@@ -341,6 +356,16 @@ class SequentialTrees(Density):
         shares = leaf_shares(splits, leaf[~missing], code[~missing], codes, self.rows_a_bin, self.segments)
         rates = missing_rates(leaf, splits.leaves, missing, codes.margin.missing, self.rows_a_bin)
         return ColumnTree(splits, torch.from_numpy(rates), torch.from_numpy(shares).half())
+
+    def _sound(self, columns: int) -> bool:
+        if sorted(self.order_) != list(range(columns)) or not len(self.margins_) == len(self.trees_) == columns:
+            return False
+        drawn: set[int] = set()
+        for j, tree in zip(self.order_, self.trees_, strict=True):
+            if not (self.margins_[j].sound() and tree.sound(len(self.margins_[j]), drawn)):
+                return False
+            drawn.add(j)
+        return True
 
     def _draw(self, n: int, seed: int) -> Float64[Tensor, "n c"]:
         noise = rng.fork_numpy(seed, "draw")

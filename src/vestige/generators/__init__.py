@@ -11,13 +11,17 @@ from vestige.core import checks
 from vestige.generators.adversarial import FGAN, WGAN, WGANGP, Player, follow, gradient_penalty, settle
 from vestige.generators.base import Generator, Progress, ReplaySource, curves, spread
 from vestige.generators.per_class import ConvGAN, DenseGAN
+from vestige.generators.tabular import CopulaGenerator, MixtureGenerator, TreesGenerator
 from vestige.generators.vae import VAE
 
 # Every generator by its name, one line each.
 GENERATORS: dict[str, type[Generator]] = {
+    "copula": CopulaGenerator,
     "fgan": FGAN,
     "gan_conv": ConvGAN,
     "gan_dense": DenseGAN,
+    "mixture": MixtureGenerator,
+    "trees": TreesGenerator,
     "vae": VAE,
     "wgan": WGAN,
     "wgan_gp": WGANGP,
