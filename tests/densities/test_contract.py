@@ -83,7 +83,7 @@ class TestDensity:
     def test_a_stored_density_whose_parts_do_not_go_together_is_refused(self, name):
         state = learnt(name).state_dict()
         for key, value in state.items():
-            if key != "json" and value.numel():
+            if key != "json" and value.numel() and value.dtype != torch.bool:
                 broken = torch.full_like(value, torch.nan if value.is_floating_point() else 9)
                 if not torch.equal(broken, value):
                     with pytest.raises(StoreError):
