@@ -102,6 +102,13 @@ def test_appending_is_merging_with_what_is_there(kept, tmp_path, capsys):
     np.testing.assert_allclose(got.moments.whole().scatter, want.moments.whole().scatter, rtol=1e-12)
 
 
+def test_appending_keeps_third_moments_if_there_are_any(kept, tmp_path):
+    out = str(tmp_path / "a.vestige")
+    assert main(["keep", str(kept / "0.parquet"), "-o", out, "--third-moments"]) == 0
+    assert main(["keep", str(kept / "1.parquet"), "-o", out, "--append"]) == 0
+    assert Vestige.load(out).third.n_ == 600
+
+
 def test_those_that_were_not_kept_alike_are_refused_by_name(kept, tmp_path, capsys):
     assert main(["keep", str(kept / "2.parquet"), "-o", str(tmp_path / "c.vestige")]) == 0
     capsys.readouterr()

@@ -258,6 +258,13 @@ def test_a_survey_counts_every_row_and_scales_by_the_sample():
         survey(np.zeros((60, 2)), drop=["joined"])
 
 
+def test_a_sample_of_wide_rows_is_smaller(monkeypatch):
+    monkeypatch.setattr(module, "SAMPLE_BYTES", 8 * 3 * 40)
+    assert survey(X).sample.shape == (40, 3)
+    assert survey(X, most=7).sample.shape == (7, 3)
+    assert survey(mixed()).sample.num_rows == 8 * 3 * 40 // (8 * 5)
+
+
 def run_large(limit, *paths, rows=65_536):
     """What was found in each of the files, read one after the other within `limit` bytes, and the peak of memory."""
     script = Path(__file__).parent / "large_file.py"

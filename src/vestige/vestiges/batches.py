@@ -45,6 +45,7 @@ from vestige.vestiges.schema import Schema, SchemaCounts
 ROWS = 65_536
 BATCH_BYTES = 1 << 26
 SAMPLE_ROWS = 20_000  # that a schema's scales are taken from
+SAMPLE_BYTES = 1 << 28  # of such a sample; of wide rows there are fewer
 KEY_BLOCK = 65_536
 PIXELS = 255
 OWNER = "batches"
@@ -344,6 +345,12 @@ class Survey:
     places: Int64[Tensor, " k"]
 
 
+def fitting_sample(batch: Batch, most: int) -> int:
+    """How many rows like these, as numbers, SAMPLE_BYTES hold, at most `most`."""
+    width = batch.shape[1] if isinstance(batch, Tensor) else batch.num_columns
+    return max(1, min(most, SAMPLE_BYTES // (8 * max(width, 1))))
+
+
 def survey(source: Any, *, drop: Sequence[str] = (), most: int = SAMPLE_ROWS, seed: int = 0) -> Survey:  # noqa: ANN401
     """A sample of rows that may be larger than memory; of tables also the schema, from counts of all rows."""
     data = batches(source)
@@ -351,6 +358,8 @@ def survey(source: Any, *, drop: Sequence[str] = (), most: int = SAMPLE_ROWS, se
         checks.refuse("drop", "survey", "given for tables alone", f"'{drop[0]}' for {data.origin}")
     reservoir, counts = Reservoir(most, seed), None
     for batch in data:
+        if not reservoir.seen:
+            reservoir = Reservoir(fitting_sample(batch, most), seed)
         if isinstance(batch, pa.Table):
             for name in drop if counts is None else ():
                 checks.one_of(name, batch.column_names, "drop", "survey")

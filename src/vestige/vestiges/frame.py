@@ -91,19 +91,19 @@ class Frame:
     @classmethod
     def of(cls, told: Survey, features: MapName = "auto", *, seed: int = 0) -> Frame:
         """The frame that the surveyed rows ask for."""
-        rows, n = told.sample, told.n
+        rows = told.sample
         if told.schema is not None:
             if features != "auto":
                 checks.refuse("features", "keep", "'auto' where rows are a table", features)
             bare = cls((len(told.schema.kinds),), told.schema)
         else:
             assert isinstance(rows, Tensor)
-            bare = cls(tuple(rows.shape[1:]), map=_map_of(rows, features, n, seed))
+            bare = cls(tuple(rows.shape[1:]), map=_map_of(rows, features, seed))
         found = bare.features(bare.cells(rows, "rows").cells)
         width, many = found.shape[1], COMPONENTS if bare.map is not None else MANY_FEATURES
         if width <= many:
             return bare
-        k = min(COMPONENTS, max(n // ROWS_A_DIRECTION, 1), len(found) - 1)
+        k = min(COMPONENTS, max(len(found) // ROWS_A_DIRECTION, 1), len(found) - 1)
         return cls(bare.shape, bare.schema, bare.map, Axes.of(found, k, standardised=bare.map is None))
 
     @property
@@ -171,14 +171,14 @@ class Frame:
         return base if self.axes is None else f"{len(self.axes.directions)} principal components of {base}"
 
 
-def _map_of(rows: Tensor, features: MapName, n: int, seed: int) -> FeatureMap | None:
+def _map_of(rows: Tensor, features: MapName, seed: int) -> FeatureMap | None:
     """The map that is asked for, fitted; for "auto" principal components of images and of wide arrays."""
     shape = shape_of(rows, "rows", "keep")
-    width = math.prod(shape)
+    n, width = len(rows), math.prod(shape)
     if features == "auto":
         if len(shape) == 1 and width <= MOST_COLUMNS:
             return None
-        dims = min(MAP_DIRECTIONS, max(n // ROWS_A_DIRECTION, 1), width, len(rows) - 1)
+        dims = min(MAP_DIRECTIONS, max(n // ROWS_A_DIRECTION, 1), width)
         return maps.build("pca", dims=dims).fit(rows, seed=seed)
     if isinstance(features, FeatureMap):
         chosen = features.copy()

@@ -97,7 +97,8 @@ def keep(
 
 def append(kept: Vestige, rows: Any, *, seed: int = 0) -> Vestige:  # noqa: ANN401 - whatever `keep` takes
     """What remains when these rows, at least 50, have come and gone too."""
-    return kept.merge(keep(rows, like=kept, block=kept.test.block, seed=seed))
+    third = kept.third is not None
+    return kept.merge(keep(rows, like=kept, third=third, block=kept.test.block, seed=seed))
 
 
 def added(sketch: Sketch, frame: Frame, cells: Float[Tensor, "n c"], counted: Int[Tensor, " k"]) -> Sketch:
