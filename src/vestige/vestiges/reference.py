@@ -208,7 +208,7 @@ def own_errors(
     frame: Frame,
     held: Float[Tensor, "h c"],
     seen: Float[Tensor, "h k"],
-    drawn: Float[Tensor, "m c"],
+    drawn: Float[Tensor, "m e"],
     weights: Float[Tensor, " m"],
     seed: int,
 ) -> OwnErrors:
@@ -233,7 +233,7 @@ def own_errors(
 
 
 def features_of_draws(
-    frame: Frame, drawn: Float[Tensor, "m c"], covariance: Float[Tensor, "d d"], seed: int
+    frame: Frame, drawn: Float[Tensor, "m e"], covariance: Float[Tensor, "d d"], seed: int
 ) -> Float[Tensor, "m d"]:
     """What metrics are taken of, of draws: of draws of components what they leave out is normal (`Axes.lifted`)."""
     if frame.density_of_cells:
