@@ -82,7 +82,7 @@ class ColumnTree:
         shapes &= self.missing.shape == (leaves,) and self.shares.shape == (leaves, codes) and leaves > 0
         ends = np.concatenate([left[~is_leaf], right[~is_leaf]])
         forward = bool((ends > np.tile(own[~is_leaf], 2)).all() and (ends < nodes).all())  # so that no walk is endless
-        numbered = bool(((left[is_leaf] >= 0) & (left[is_leaf] < leaves)).all())
+        numbered = sorted(left[is_leaf].tolist()) == list(range(leaves)) and bool((left == right)[is_leaf].all())
         shares = self.shares.double()
         drawable = bool((shares >= 0).all()) and bool((shares.sum(1) > 0.5).all()) and bool(shares.isfinite().all())
         rates = bool(((self.missing >= 0) & (self.missing <= 1)).all())
