@@ -12,8 +12,10 @@ import pytest
 import torch
 
 from vestige.core.errors import InputError, StoreError
+from vestige.metrics.mmd import KID
 from vestige.vestiges.batches import batches, survey
-from vestige.vestiges.on_ray import COLUMN, gathered_on_ray, packed, unpacked
+from vestige.vestiges.keep import keep
+from vestige.vestiges.on_ray import COLUMN, gathered_on_ray, packed, survey_on_ray, unpacked
 from vestiges.gathered import State, mixed, state_of
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray: the extra 'cluster'")
@@ -70,6 +72,47 @@ def test_states_of_blocks_are_the_state_of_all_rows(table):
     assert there.gap(whole) < 1e-10
 
 
+def close(a, b):
+    torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_what_is_kept_on_ray_is_what_one_machine_keeps_under_one_frame():
+    first, table = keep(mixed(300, seed=1)), mixed(1000)
+    data = InBlocks([table.slice(i, 133) for i in range(0, len(table), 133)])
+    there, here = keep(data, like=first, third=True), keep(table, like=first, third=True)
+    assert there.n == here.n == there.third.n_ == 1000
+    a, b = there.moments.whole(), here.moments.whole()
+    close(a.mean, b.mean)
+    close(a.covariance(), b.covariance())
+    new = first.frame.features(first.frame.cells(mixed(200, seed=2)).cells)
+    other = KID(groups=1).update(new)
+    close(*(torch.tensor(one.third.compute(other).value) for one in (there, here)))
+    a, b = there.test.moments, here.test.moments
+    assert a.units == a.units_learnt == b.units == b.units_learnt == 1000
+    close(a.total, b.total)
+    close(a.squares, b.squares)
+    with pytest.raises(InputError, match="1 for a Ray Data set, whose rows have no order"):
+        keep(data, block=5)
+
+
+def test_a_survey_there_counts_all_rows_and_draws_the_same_sample_in_any_order(table):
+    blocks = [table.slice(i, 130) for i in range(0, len(table), 130)]
+    found = survey_on_ray(InBlocks(blocks), most=500, drop=["member"])
+    again = survey_on_ray(InBlocks(blocks[::-1]), most=500, drop=["member"])
+    assert found.n == again.n == 5000
+    assert found.sample.num_rows == 500
+    assert found.sample.equals(again.sample)
+    assert found.schema == again.schema
+    assert found.schema.columns[1] == survey(table, drop=["member"]).schema.columns[1]  # categories are of all rows
+    rows = {tuple(row.values()) for row in table.to_pylist()}
+    assert {tuple(row.values()) for row in found.sample.to_pylist()} <= rows
+    share = sum(x is None for x in found.sample.column("age").to_pylist()) / 500
+    assert share == pytest.approx(1 / 9, abs=0.05)
+    assert not survey_on_ray(InBlocks(blocks), most=500, seed=1).sample.equals(found.sample)
+    with pytest.raises(InputError, match="Did you mean 'member'"):
+        survey_on_ray(InBlocks(blocks), drop=["membr"])
+
+
 def test_only_states_reach_the_caller(table):
     data = InBlocks([table.slice(i, 100) for i in range(0, len(table), 100)])
     told = []
@@ -115,3 +158,4 @@ def test_two_machines_find_what_one_finds():
     assert seen["n"] == [20_000, 20_000]
     assert seen["counts"]
     assert seen["gap"] < 1e-10
+    assert seen["kept"] < 1e-10

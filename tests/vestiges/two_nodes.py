@@ -17,6 +17,7 @@ from ray.cluster_utils import Cluster
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from vestige.vestiges.batches import batches, survey
+from vestige.vestiges.keep import keep
 from vestige.vestiges.on_ray import gathered_on_ray
 from vestiges.gathered import State, mixed, state_of
 
@@ -53,7 +54,11 @@ def main():
     here = None
     for batch in batches(table, 1000):
         here = of(batch) if here is None else here.merge(of(batch))
+    first = keep(mixed(500, seed=1))
+    a, b = (keep(one, like=first).moments.whole() for one in (data, table))
+    apart = [(a.mean - b.mean).abs().max(), (a.covariance() - b.covariance()).abs().max()]
     seen = {
+        "kept": float(max(apart)),
         "machines": sum(node["Alive"] for node in ray.nodes()),
         "processes": len(there.processes - {os.getpid()}),
         "gap": there.gap(here),

@@ -1,14 +1,17 @@
 """`keep`: the last thing that is done with rows that must go.
 
 The rows are read once where they fit, twice where they come in batches: once for a random sample of at most SAMPLE
-rows, from which frame, dictionary and density are learnt, and once for the sums over all of them.
+rows, from which frame, dictionary and density are learnt, and once for the sums over all of them. Rows of a Ray Data
+set stay where they are, the sample excepted: their sums are gathered there (`on_ray`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -16,9 +19,11 @@ from torch import Tensor
 from vestige.core import checks
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID, MAX_MOMENT_WIDTH
-from vestige.vestiges.batches import batches, survey
+from vestige.vestiges.batches import batches, is_ray_data, survey
 from vestige.vestiges.drift_test import DriftTest
+from vestige.vestiges.drift_test.test import FunctionSums, moments
 from vestige.vestiges.frame import LEAST_ROWS, Frame, MapName
+from vestige.vestiges.on_ray import gathered_on_ray, survey_on_ray
 from vestige.vestiges.reference import fit_reference
 from vestige.vestiges.vestige import Sketch, Vestige
 
@@ -71,8 +76,10 @@ def keep(
     """
     seed = checks.whole(seed, "seed", OWNER)
     on_step("sample")
-    data = batches(rows)
-    told = survey(data, drop=drop, most=SAMPLE, seed=seed)
+    data, on_ray = batches(rows), is_ray_data(rows)
+    if on_ray and block != 1:
+        checks.refuse("block", OWNER, "1 for a Ray Data set, whose rows have no order", block)
+    told = (survey_on_ray if on_ray else survey)(rows if on_ray else data, drop=drop, most=SAMPLE, seed=seed)
     if told.n < LEAST_ROWS:
         checks.refuse("rows", OWNER, f"at least {LEAST_ROWS} rows", told.n)
     frame = Frame.of(told, features, seed=seed) if like is None else like.frame
@@ -88,11 +95,47 @@ def keep(
     places = told.places if ordered else torch.arange(len(head))
     test = DriftTest.of(head, frame.kinds, block=block, seed=seed, dictionary=dictionary)
     sketch = Sketch(0, FID(groups=2), KID(groups=1) if third else None, test)
-    for batch in data:
+    if on_ray:
+        sketch = gathered(rows, sketch, frame, sample)
+    for batch in () if on_ray else data:
         sketch = added(sketch, frame, frame.cells(batch, data.origin).cells, places)
     on_step("density")
     reference, errors = fit_reference(frame, sample, rows=told.n, density=density, seed=seed)
     return Vestige(frame, sketch, reference, errors, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class RowSums:
+    """Sums over some of the rows."""
+
+    n: int
+    moments: FID
+    third: KID | None
+    functions: FunctionSums  # of the drift test's dictionary
+
+    def merge(self, other: RowSums) -> RowSums:
+        """Over the rows of both; these are used up."""
+        third = None if self.third is None or other.third is None else self.third.merge(other.third)
+        functions = self.functions + other.functions
+        return RowSums(self.n + other.n, self.moments.merge(other.moments), third, functions)
+
+
+def gathered(rows: Any, empty: Sketch, frame: Frame, counted: Float[Tensor, "k c"]) -> Sketch:  # noqa: ANN401
+    """The sketch of a Ray Data set; the test has counted the cells `counted` already, which are subtracted."""
+    third, dictionary, block = empty.third is not None, empty.test.dictionary, empty.test.block
+
+    def sums(batch: pa.Table) -> RowSums:
+        cells = frame.cells(batch, "the Ray Data set").cells
+        features = frame.features(cells)
+        cubic = KID(groups=1).update(features) if third else None
+        return RowSums(len(cells), FID(groups=2).update(features), cubic, moments(dictionary, cells, block))
+
+    found = gathered_on_ray(rows, sums, RowSums.merge, RowSums)
+    before = moments(dictionary, counted, block)
+    less = FunctionSums(-before.units, -before.units_learnt, -before.total, -before.squares)
+    both = empty.test.moments + (found.functions + less)
+    test = replace(empty.test, moments=replace(both, squares=both.squares.clamp_min(0)))
+    return Sketch(found.n, found.moments, found.third, test)
 
 
 def append(kept: Vestige, rows: Any, *, seed: int = 0) -> Vestige:  # noqa: ANN401 - whatever `keep` takes
