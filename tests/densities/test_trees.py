@@ -121,6 +121,19 @@ def test_shares_of_numbers_have_the_segments_shares_and_means_and_little_else():
             logs = np.log(share[own] / before[own])
             np.testing.assert_allclose(logs, np.polyval(np.polyfit(centre[own], logs, 1), centre[own]), atol=1e-8)
     assert number_shares(counts // 100, before, centre, 50, 6) is before
+    assert counts.max() < counts.sum() / 8  # none has a share of its own
+
+
+def test_an_atom_has_its_own_share_in_a_node_even_where_it_is_alone():
+    before, centre = np.array([0.2, 0.2, 0.4, 0.1, 0.1]), np.array([0.1, 0.3, 0.6, 0.85, 0.95])
+    np.testing.assert_allclose(number_shares(np.array([0, 0, 200, 0, 0]), before, centre, 50, 8), [0, 0, 1, 0, 0])
+    few = number_shares(np.array([2, 1, 180, 1, 0]), before, centre, 50, 8)  # 4 of 184: 2 %, shared as above
+    np.testing.assert_allclose(few, [0.02 / 3, 0.02 / 3, 0.98, 0.01 / 3, 0.01 / 3])
+    some = number_shares(np.array([6, 4, 200, 30, 40]), before, centre, 50, 8)
+    assert some[2] == pytest.approx(200 / 280)
+    assert some[[0, 1, 3, 4]] @ centre[[0, 1, 3, 4]] == pytest.approx(
+        (6 * 0.1 + 4 * 0.3 + 30 * 0.85 + 40 * 0.95) / 280, abs=1e-3
+    )
 
 
 def test_shares_of_categories_are_counted_only_where_rows_are_enough():

@@ -12,11 +12,12 @@ tree of column j then works on codes alone.
   (1 is Akaike's criterion). Groups of numbers stay in order, with missing values last; categories are ordered by the
   mean group of j in the node. A leaf has at least max(`rows_a_leaf`, n / 100) rows, and there are at most `leaves`.
 - **Shares of codes** are found from the root, which has those of the whole column, down to the leaves, and what a node
-  cannot say by itself it takes from the node above. A number's codes are cut into segments of at least `rows_a_bin` of
-  the node's rows, and its shares are those nearest to the shares above (in Kullback-Leibler divergence) that have each
-  segment's share and mean position: within a segment those above are tilted by an exponential. So no node knows its
-  least or its largest value. Of a category a node counts the codes that at least `rows_a_bin` of its rows have; the
-  others share what is left as they do above.
+  cannot say by itself it takes from the node above. A number's code with an eighth of the node's rows, and at least
+  `rows_a_bin`, has its own share. The others are cut into segments of at least `rows_a_bin` rows, and their shares are
+  those nearest to the shares above (in Kullback-Leibler divergence) that have each segment's share and mean position:
+  within a segment those above are tilted by an exponential. So no node knows its least or its largest value. Of a
+  category a node counts the codes that at least `rows_a_bin` of its rows have; the others share what is left as they
+  do above.
 - **Missing values**: the leaf's own rate where it has `rows_a_bin` rows with and without a value, else that of all such
   leaves together.
 
@@ -46,6 +47,7 @@ from vestige.densities.base import ROWS_TOGETHER, Density
 from vestige.densities.margins import Codes, FloatArray, IntArray, Margin, group_codes, margin_of, rounded_rate
 
 SPLIT_GROUPS = 32  # of a column's codes, missing among them, that a split can send to either side
+HEAVY = 1 / 8  # of a node's rows: a code with so many has a share of its own
 NEWTON, STEEPEST = 20, 60.0  # steps and bound of the tilt of a segment, in units of its mean distance
 SCREEN_GROUPS, SCREEN_ROWS = 8, 10_000  # of the quick look at which columns depend on each other
 
@@ -222,32 +224,49 @@ def cut_codes(counts: IntArray, least: int, most: int) -> IntArray:
 
 
 def number_shares(counts: IntArray, before: FloatArray, centre: FloatArray, least: int, most: int) -> FloatArray:
-    """Shares of codes in a node: of all that have the node's segments' shares and means, the nearest to `before`.
+    """Shares of codes in a node, from its counts and the shares `before` of the node above.
 
-    Nearest in Kullback-Leibler divergence, so within each segment before_c exp(t centre_c) up to a factor.
+    A code that has an eighth of the rows, and enough, has its own share: such are atoms. The others have together what
+    is left, rounded where that is of few rows.
     """
     n = int(counts.sum())
     if n < least:
         return before
+    heavy = counts >= max(least, HEAVY * n)
+    rest = n - int(counts[heavy].sum())
+    above = np.where(heavy, 0.0, before)
+    rate = rounded_rate(rest, n, least) if above.sum() > 0 else 0.0
+    if rest >= least and rate > 0:
+        above = tilted(np.where(heavy, 0, counts), above, centre, least, most)
+    own = np.where(heavy, counts, 0.0)
+    share = (1 - rate) * own / max(own.sum(), 1.0) + rate * above / max(above.sum(), 1e-300)
+    return share / share.sum()
+
+
+def tilted(counts: IntArray, before: FloatArray, centre: FloatArray, least: int, most: int) -> FloatArray:
+    """Of all shares that have the counts' segments' shares and mean positions, those nearest to `before`.
+
+    Nearest in Kullback-Leibler divergence, so within each segment before_c exp(t centre_c) up to a factor.
+    """
     segment = cut_codes(counts, least, most)
     many = int(segment[-1]) + 1
     held = np.bincount(segment, counts, many)
     mean = np.bincount(segment, counts * centre, many) / held
     apart = centre - mean[segment]
-    span = np.maximum(np.bincount(segment, before * np.abs(apart), many) / np.bincount(segment, before, many), 1e-12)
-    apart = apart / span[segment]
-    tilt = np.zeros(many)
-    starts = np.searchsorted(segment, np.arange(many))
+    mass = np.maximum(np.bincount(segment, before, many), 1e-300)
+    apart = apart / np.maximum(np.bincount(segment, before * np.abs(apart), many) / mass, 1e-12)[segment]
+    tilt, starts = np.zeros(many), np.searchsorted(segment, np.arange(many))
     for _ in range(NEWTON):
-        exponent = tilt[segment] * apart
-        weight = before * np.exp(exponent - np.maximum.reduceat(exponent, starts)[segment])
+        exponent = np.where(before > 0, tilt[segment] * apart, -np.inf)
+        top = np.maximum.reduceat(exponent, starts)[segment]
+        weight = before * np.exp(exponent - np.where(np.isfinite(top), top, 0.0))
         whole = np.maximum(np.bincount(segment, weight, many), 1e-300)
         first = np.bincount(segment, weight * apart, many) / whole
         if np.abs(first).max() < 1e-3:
             break
         second = np.bincount(segment, weight * apart * apart, many) / whole - first * first
         tilt = np.clip(tilt - np.clip(first / np.maximum(second, 1e-9), -2.0, 2.0), -STEEPEST, STEEPEST)
-    return weight / whole[segment] * held[segment] / n
+    return weight / whole[segment] * held[segment] / counts.sum()
 
 
 def category_shares(counts: IntArray, before: FloatArray, least: int) -> FloatArray:
