@@ -172,6 +172,12 @@ def test_a_stored_vestige_gives_the_same_comparison(kept, found, tmp_path):
     )
 
 
+def test_a_vestige_compares_and_weighs_by_itself(kept, found):
+    assert kept.compare(NEW, estimator=QUADRATIC).divergences == found.divergences
+    weights = [one.weights for one in (kept.weigh(NEW, estimator=QUADRATIC), weigh(kept, NEW, estimator=QUADRATIC))]
+    assert torch.equal(*weights)
+
+
 def test_what_belongs_to_rows_is_refused(kept):
     with pytest.raises(InputError, match="must be False with a vestige"):
         compare(kept, NEW, standardise=True)

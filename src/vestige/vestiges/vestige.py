@@ -120,6 +120,18 @@ class Vestige:
         covariance = self.moments.whole().covariance()
         return features_of_draws(self.frame, drawn, covariance, self.seed), weights
 
+    def compare(self, new: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever `keep` takes; a Comparison
+        """How far `new` rows are from those that were kept: `vestige.compare(self, new)`, with its options."""
+        from vestige.vestiges.two_sets import compare
+
+        return compare(self, new, **options)
+
+    def weigh(self, new: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever `keep` takes; a Weighing
+        """Weights with which `new` rows stand for those that were kept: `vestige.weigh(self, new)`."""
+        from vestige.vestiges.weighing import weigh
+
+        return weigh(self, new, **options)
+
     def draw(self, n: int, *, seed: int = 0) -> pa.Table | Float[Tensor, "n d"]:
         """`n` rows by the weights of the reference draws, with repetition: a table, cells, or features of images.
 
