@@ -116,6 +116,22 @@ def test_divergences_are_those_of_rows_and_wider(kept, found, with_rows):
     assert "js_smoothed" not in found.divergences
 
 
+def test_the_weights_of_the_draws_decide_what_they_stand_for(kept):
+    """Draws of N(0, 1) under weights exp(x / 2) stand for N(1/2, 1)."""
+    draws, _ = kept.draws
+    tilted = dataclasses.replace(kept.reference.parts[0], weights=torch.softmax(draws[:, 0] / 2, 0))
+    other = dataclasses.replace(kept, reference=dataclasses.replace(kept.reference, parts=(tilted,)))
+    new = normal(1500, 7)
+    new[:, 0] += 0.5
+    plain, moved = (compare(one, new, estimator=QUADRATIC, pair_rows=2000) for one in (kept, other))
+    assert plain.divergences["js"].value > 0.02
+    assert moved.divergences["js"].value < 0.01
+    assert plain.metrics["mmd2"].value > 0.01 > 0.003 > moved.metrics["mmd2"].value
+    assert plain.diagnosis.ess_fraction < 0.9 < 0.95 < moved.diagnosis.ess_fraction
+    weights = [weigh(one, new, estimator=QUADRATIC).weights for one in (kept, other)]
+    assert float(weights[0].std()) > 0.3 > 0.2 > float(weights[1].std())
+
+
 def test_the_p_value_is_that_of_the_drift_test(kept, found):
     assert found.drift == kept.test.test(NEW)
     assert found.p_value == found.drift.p_value
@@ -162,6 +178,10 @@ def test_what_was_not_promised_at_arrival_is_said(kept):
     found = compare(dataclasses.replace(kept, errors=OwnErrors(unsure, 100)), NEW, estimator=QUADRATIC, pair_rows=200)
     assert any("could not be told when it was kept" in text for text in found.warnings)
     assert (found.divergences["js"].low, found.divergences["js"].verdict) == (0.0, "at least")
+    nothing = compare(dataclasses.replace(kept, errors=OwnErrors({}, 0)), NEW, estimator=QUADRATIC, pair_rows=200)
+    for one in (nothing.divergences["js"], nothing.divergences["total_variation"], nothing.metrics["mmd2"]):
+        assert (one.low, one.verdict) == (0.0, "at least")
+    assert nothing.metrics["fid"].verdict == "ok"
 
 
 def test_a_stored_vestige_gives_the_same_comparison(kept, found, tmp_path):
