@@ -32,12 +32,12 @@ from vestige.metrics.base import WeightedRows
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID, kid, mmd
 from vestige.ratios.support import Reach
+from vestige.vestiges.kept import KeptData
 from vestige.vestiges.lines import Found, fid_found, gathered, some_rows
 from vestige.vestiges.no_difference import by_weight
 from vestige.vestiges.pairs import FEW_BY_WEIGHT, RowPair, Seen, Tested
 from vestige.vestiges.plan import Plan, plan
 from vestige.vestiges.reference import smoothed, smoothing_scale
-from vestige.vestiges.vestige import Vestige
 from vestige.vestiges.widening import total_variation_limit, widened
 
 SATURATED = 0.65  # nats of JS, of log 2 = 0.69: beyond it there is next to no overlap left to measure
@@ -46,7 +46,7 @@ COLUMNS_TOLD, ALPHA = 3, 0.05  # columns that differ are named, at most so many,
 
 
 def pair_of(
-    p: ArrayLike | Vestige,
+    p: ArrayLike | KeptData,
     q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
     q_weights: ArrayLike | None,
     *,
@@ -55,7 +55,7 @@ def pair_of(
 ) -> RowPair | VestigePair:
     """The data, by its rows or by what is left of them, and new rows, which messages call `name`."""
     return (
-        VestigePair.of(p, q, q_weights, owner, name) if isinstance(p, Vestige) else RowPair.of(p, q, q_weights, owner)
+        VestigePair.of(p, q, q_weights, owner, name) if isinstance(p, KeptData) else RowPair.of(p, q, q_weights, owner)
     )
 
 
@@ -63,7 +63,7 @@ def pair_of(
 class VestigePair:
     """A vestige, and new rows in its frame, weighted on request."""
 
-    vestige: Vestige
+    vestige: KeptData
     cells: Float[Tensor, "n_q c"]
     q_weights: Float[Tensor, " n_q"] | None = None
     notes: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class VestigePair:
     by_draws: bool = True
 
     @classmethod
-    def of(cls, vestige: Vestige, q: Any, q_weights: ArrayLike | None, owner: str, name: str) -> VestigePair:  # noqa: ANN401
+    def of(cls, vestige: KeptData, q: Any, q_weights: ArrayLike | None, owner: str, name: str) -> VestigePair:  # noqa: ANN401
         """New rows brought into the frame; refused with the names of what does not fit."""
         aligned = vestige.cells(q, name)
         weights = checks.weights(q_weights, len(aligned.cells), "q_weights", owner)

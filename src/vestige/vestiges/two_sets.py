@@ -22,10 +22,10 @@ from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable, verdic
 from vestige.ratios.weights import Diagnosis, diagnose
 from vestige.vestiges.drift_test import ColumnShift, DriftFound
 from vestige.vestiges.judged import columns_told, pair_of
+from vestige.vestiges.kept import KeptData
 from vestige.vestiges.lines import METRICS, PAIR_ROWS, some_rows
 from vestige.vestiges.pairs import FEW_BY_WEIGHT, Pair, RowPair, Seen
 from vestige.vestiges.plan import LOOKED_ROWS, Plan, cautious
-from vestige.vestiges.vestige import Vestige
 
 # In-sample less held-out KL, from which bias is to be feared: this share of the held-out one, or so many nats.
 GAP_SHARE, GAP_NATS = 0.2, 0.1
@@ -60,7 +60,7 @@ class Comparison:
 
 
 def compare(
-    p: ArrayLike | Vestige,
+    p: ArrayLike | KeptData,
     q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
     *,
     q_weights: ArrayLike | None = None,

@@ -36,8 +36,11 @@ from vestige.metrics.mmd import KID
 from vestige.vestiges.batches import whole
 from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.frame import Frame
+from vestige.vestiges.kept import KeptData
 from vestige.vestiges.reference import OwnErrors, Reference, features_of_draws, seen_of_cells
 from vestige.vestiges.schema import Aligned
+from vestige.vestiges.two_sets import Comparison, compare
+from vestige.vestiges.weighing import Weighing, weigh
 
 KIND = "vestige"
 
@@ -59,7 +62,7 @@ class Sketch:
 
 
 @dataclass(frozen=True, eq=False)
-class Vestige:
+class Vestige(KeptData):
     """What remains of `n` rows.
 
     Example
@@ -120,16 +123,12 @@ class Vestige:
         covariance = self.moments.whole().covariance()
         return features_of_draws(self.frame, drawn, covariance, self.seed), weights
 
-    def compare(self, new: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever `keep` takes; a Comparison
+    def compare(self, new: Any, **options: Any) -> Comparison:  # noqa: ANN401 - whatever `keep` takes
         """How far `new` rows are from those that were kept: `vestige.compare(self, new)`, with its options."""
-        from vestige.vestiges.two_sets import compare
-
         return compare(self, new, **options)
 
-    def weigh(self, new: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever `keep` takes; a Weighing
+    def weigh(self, new: Any, **options: Any) -> Weighing:  # noqa: ANN401 - whatever `keep` takes
         """Weights with which `new` rows stand for those that were kept: `vestige.weigh(self, new)`."""
-        from vestige.vestiges.weighing import weigh
-
         return weigh(self, new, **options)
 
     def draw(self, n: int, *, seed: int = 0) -> pa.Table | Float[Tensor, "n d"]:

@@ -24,9 +24,9 @@ from vestige.ratios.cross_fit import FIT_ROWS, held_out
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable
 from vestige.ratios.weights import Diagnosis, diagnose, expectation, self_normalise, temper
 from vestige.vestiges.judged import pair_of
+from vestige.vestiges.kept import KeptData
 from vestige.vestiges.pairs import Pair
 from vestige.vestiges.plan import Plan, cautious
-from vestige.vestiges.vestige import Vestige
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _cut(end: Any, bounds: tuple[float, float]) -> Any:  # noqa: ANN401 - a numb
 
 
 def weigh(
-    p: ArrayLike | Vestige,
+    p: ArrayLike | KeptData,
     q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
     *,
     estimator: str | Ratio = "auto",

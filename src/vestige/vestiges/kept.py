@@ -1,0 +1,55 @@
+"""What a comparison asks of data that is gone: the contract between a vestige and those who judge by it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from vestige.metrics.fid import FID
+from vestige.metrics.mmd import KID
+from vestige.vestiges.drift_test import DriftTest
+from vestige.vestiges.frame import Frame
+from vestige.vestiges.reference import OwnErrors
+from vestige.vestiges.schema import Aligned
+
+
+class KeptData(ABC):
+    """Stands for rows that are gone."""
+
+    frame: Frame
+    errors: OwnErrors  # of the draws below
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """How many rows there were."""
+
+    @property
+    @abstractmethod
+    def moments(self) -> FID:
+        """Mean and covariance of the features, in two groups."""
+
+    @property
+    @abstractmethod
+    def third(self) -> KID | None:
+        """Third moments of the features, where they were asked for."""
+
+    @property
+    @abstractmethod
+    def test(self) -> DriftTest:
+        """The test of "no difference"."""
+
+    @abstractmethod
+    def cells(self, rows: Any, origin: str = "new") -> Aligned:  # noqa: ANN401 - whatever `keep` takes
+        """Rows in the same frame; those that do not fit are refused with their names."""
+
+    @abstractmethod
+    def points(self) -> tuple[Float[Tensor, "m k"], Float[Tensor, " m"]]:
+        """What a ratio sees of the reference draws, and weights that sum to one."""
+
+    @abstractmethod
+    def feature_points(self) -> tuple[Float[Tensor, "m d"], Float[Tensor, " m"]]:
+        """Features of the reference draws, for metrics that need more than moments, and their weights."""
