@@ -17,6 +17,7 @@ BENCHMARKS = {
     "ratios": "benchmarks.ratios",
     "metrics": "benchmarks.metrics",
     "compare": "benchmarks.compare",
+    "vestige": "benchmarks.vestige",
     "bootstrap": "benchmarks.bootstrap",
     "protocol": "benchmarks.protocol",
     "methods": "benchmarks.methods",

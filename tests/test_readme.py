@@ -10,7 +10,7 @@ import pytest
 
 TEXTS = {page.name: page.read_text() for page in examples.PAGES}
 BLOCKS = {f"{name}-{i}": block for name, text in TEXTS.items() for i, block in enumerate(examples.blocks(text))}
-JOBS = ("watch_a_generator", "compare_learners", "weigh_samples", "evaluate_a_policy", "run_a_paper")
+JOBS = ("vestige", "watch_a_generator", "compare_learners", "weigh_samples", "evaluate_a_policy", "run_a_paper")
 
 
 def drawn_by_make_docs(name):
