@@ -20,6 +20,7 @@ QUICK = {
     "anchored": FEW | {"epochs": 4, "warm_epochs": 2, "min_steps": 40, "folds": 2, "wide": 8, "wide_epochs": 2},
     "keyframe": FEW | {"estimator": "quadratic", "folds": 2, "threshold": 0.005},
     "every-step": FEW | {"first_epochs": 5, "epochs": 3, "lambda_c": 0.1},
+    "vestige": FEW | {"estimator": "quadratic", "folds": 2},
 }
 every_strategy = pytest.mark.parametrize("name", sorted(STRATEGIES))
 quiet = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
@@ -169,7 +170,7 @@ def test_no_value_of_the_data_is_in_the_folder(name, tmp_path):
                 if kind == "f8" and moment == "arrival" and np.isin(generated, words).any():
                     break  # the scan does find what is there
             else:
-                assert kind == "f4" or moment == "after"
+                assert kind == "f4" or moment == "after" or name == "vestige"  # which keeps no generated sample
         digits = [repr(float(v)) for v in real.flatten()[:50]]
         assert not any(d.encode() in text for d in digits)
         chain.step(model={"a": 1000 + normal(n, 2, 0.2)})

@@ -31,7 +31,8 @@ def drawn(tmp_path):
 
 def test_a_life(tmp_path, drawn, capsys):
     where = str(tmp_path / "m")
-    assert main(["monitor", "start", where, "--divergences", "kl,js", "--rise", "js=0.1"]) == 0
+    start = ["--divergences", "kl,js", "--rise", "js=0.1", "--strategy", "anchored"]
+    assert main(["monitor", "start", where, *start]) == 0
     assert "js of any task is more than 0.1 higher than when it was learnt" in capsys.readouterr().out
     first = [f"--real=cats={drawn('p.npy')}", f"--model=cats={drawn('q.npy', 0.1, 1)}"]
     assert main(["monitor", "step", where, *first]) == 0
@@ -51,6 +52,32 @@ def test_a_life(tmp_path, drawn, capsys):
     page = tmp_path / "out.html"
     assert main(["monitor", "report", where, "-o", str(page)]) == 0
     assert "cats" in page.read_text()
+
+
+def test_a_life_of_incoming_data(tmp_path, drawn, capsys):
+    """No generator anywhere: the data, a month like it, and one that is not."""
+    where = str(tmp_path / "m")
+    assert main(["monitor", "start", where, "--divergences", "js", "--steps-a-year", "12"]) == 0
+    out = capsys.readouterr().out
+    assert "Its first step needs --real TASK=FILE." in out
+    assert "of years of 12 steps without change at most 5 % raise an alarm." in out
+    assert main(["monitor", "step", where, "--real", f"cats={drawn('january.npy')}"]) == 0
+    assert "Step 1, 1 task: no alarm fires." in capsys.readouterr().out
+    assert main(["monitor", "show", where, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["table"], first["drift"], first["matrices"]) == ([], [], {})
+    assert main(["monitor", "step", where, "--new", f"cats={drawn('february.npy', seed=1)}"]) == 0
+    out = capsys.readouterr().out
+    assert "drift tests of step 2" in out
+    assert "p-value" in out
+    assert main(["monitor", "step", where, "--model", f"cats={drawn('march.npy', 1.0, 2)}", "--json"]) == FIRED
+    found = json.loads(capsys.readouterr().out)
+    (alarm,) = found["alarms"]
+    assert alarm["alarm"] == {"false_alarms": 0.05, "steps_a_year": 12} == found["thresholds"][0]
+    assert found["drift"][0]["p_value"] == alarm["amount"] < alarm["low"] == pytest.approx(0.05 / 12)
+    assert "at most 5 % raise an alarm" in found["watched"][0]
+    assert main(["monitor", "show", where]) == FIRED
+    assert "within its share of 0.0042 of false alarms" in capsys.readouterr().err
 
 
 def test_the_numbers_are_those_of_the_library(tmp_path, drawn, capsys):

@@ -459,6 +459,7 @@ CHAINS = (
     *(f"anchored {e}" for e in ("stack", "kliep", "logistic", "quadratic", "lsif", "ulsif", "fgan")),
     *(f"keyframe {e}" for e in ("stack", "quadratic", "ulsif")),
     *(f"every-step {e}" for e in ("kliep", "logistic", "lsif", "fgan")),
+    "vestige quadratic",
 )
 SLOW_CHAINS = ("anchored kliep", "anchored logistic", "anchored lsif", "anchored fgan")
 CHAIN_SEEDS = {"anchored kliep": 2, "anchored lsif": 3, "every-step kliep": 2}  # of little rounding
@@ -467,7 +468,8 @@ CHAIN_SEEDS = {"anchored kliep": 2, "anchored lsif": 3, "every-step kliep": 2}  
 def chain_numbers(name: str) -> dict[str, Any]:
     """Three steps, the second with a second task unless slow: four divergences each, then log-ratios and weights."""
     strategy, estimator = name.split()
-    options = spelled(vs.chains.STRATEGIES[strategy], SHORT if strategy == "every-step" else FAST)
+    short = {"every-step": SHORT, "vestige": {"folds": 2}}
+    options = spelled(vs.chains.STRATEGIES[strategy], short.get(strategy, FAST))
     names = ("kl", "js", "reverse_kl", "hellinger2")
     chain = vs.Chain(strategy, estimator=estimator, names=names, **options)
     found: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from monitor.tiny import CHAIN
 from vestige.monitor import Monitor
 
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
-ANCHORED = {"names": ("kl", "js"), "epochs": 1, "warm_epochs": 1, "min_samples": 20}
+ANCHORED = {"strategy": "anchored", "names": ("kl", "js"), "epochs": 1, "warm_epochs": 1, "min_samples": 20}
 CHAINS = {"anchored": ANCHORED, "keyframe": ANCHORED | {"strategy": "keyframe", "threshold": 1e-3}, "every-step": CHAIN}
 N = 60
 

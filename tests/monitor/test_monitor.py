@@ -25,7 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarn
 
 
 def test_the_numbers_are_those_of_a_bare_chain(tmp_path):
-    bed, options = gaussians(2, multi_task=True), {"names": ("kl", "js"), "epochs": 1, "warm_epochs": 1, "min_steps": 5}
+    bed = gaussians(2, multi_task=True)
+    options = {"strategy": "anchored", "names": ("kl", "js"), "epochs": 1, "warm_epochs": 1, "min_steps": 5}
     monitor, chain = Monitor.create(tmp_path / "m", chain=options), Chain(**options)
     for t in (1, 2, 3):
         real = {t: bed.real(t, 200, 0)} if t < 3 else {}

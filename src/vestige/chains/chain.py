@@ -7,8 +7,8 @@
     chain.save(folder); chain = Chain.load(folder)               # goes on in another process with the same bits
 
 CDRE section 3 asks for log p/q_t without p (Eq. 5, 11) and for the average of Eq. 13; how the ratio is carried is a
-strategy: see `anchored` (the default, and "keyframe") and `every_step` (the paper). What is kept is said by `kept`; it
-has no row of real data, nor a number for each row: divergences are computed inside `step`, for `names`.
+strategy: see `anchored` (the default, and "keyframe"), `from_vestige` and `every_step` (the paper). `kept` says what is
+kept; it has no row of real data, nor a number for each row: divergences are computed inside `step`, for `names`.
 
 Measured with defaults, n = 10000, on 20 data sets that chose no setting: mean(sd), intervals of 95 % that hold the
 truth. The unit of cost is a 2048 x 2048 float32 product on one thread. `python -m benchmarks.chain --seeds 20
@@ -34,17 +34,23 @@ from vestige import store
 from vestige.chains.anchored import Anchored, Keyframe, TaskState
 from vestige.chains.estimates import report_of
 from vestige.chains.every_step import EveryStep, LogLinearState
+from vestige.chains.from_vestige import FromVestige, TaskVestige
 from vestige.chains.report import AVERAGE, ChainLimits, StepReport, Task
 from vestige.chains.strategy import Strategy
 from vestige.core import InputError, NotFitted, StoreError, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike, Kind
+from vestige.data.readers.frames import as_table, is_frame
+from vestige.densities import DENSITIES
+from vestige.features import FEATURES
 from vestige.ratios import divergences, weights
 from vestige.ratios.base import known_ratios
+from vestige.vestiges import Vestige
 
 # Every strategy by its name, one line each.
 STRATEGIES: dict[str, type[Strategy[Any]]] = {
     "anchored": Anchored,
     "keyframe": Keyframe,
+    "vestige": FromVestige,
     "every-step": EveryStep,
 }
 FILE = "chain.json"
@@ -64,8 +70,8 @@ class ChainState:
     born: tuple[tuple[Task, int], ...]  # the step at which each task came, in order of arrival
     width: int | None
     report: StepReport | None
-    log_ratio_q: tuple[Tensor, ...]  # by task, empty of one without samples in the last step
-    state: dict[int, TaskState] | LogLinearState | None
+    log_ratio_q: tuple[Tensor, ...]  # by task; empty where no number of a single sample is stored
+    state: dict[int, TaskState] | dict[int, TaskVestige] | LogLinearState | None
 
 
 class Chain:
@@ -122,13 +128,13 @@ class Chain:
     ) -> StepReport:
         """Compare this step's model samples, of every task, with the data of new tasks and with what is kept of others.
 
-        Where the strategy allows it (`Strategy.every_task`), samples of some tasks will do, and a new task needs none.
-        A refusal or an error leaves the chain as it was.
+        Where vestiges are kept (`Strategy.keeps_vestige`), samples of some tasks will do, and a new task needs none. A
+        refusal or an error leaves the chain as it was.
         """
         owner, t = "Chain.step", self.steps + 1
         seed = checks.whole(seed, "seed", owner)
-        every = self.strategy.every_task
-        new, samples = admit(real or {}, model or {}, self._born, self._width, self.min_samples, owner, every=every)
+        sides, alike = (real or {}, model or {}), (self._width, self.min_samples)
+        new, samples = admit(*sides, self._born, *alike, owner, vestiges=self.strategy.keeps_vestige)
         born = self._born | dict.fromkeys(new, t)
         state, found = self.strategy.step(
             self._state,
@@ -145,8 +151,10 @@ class Chain:
         # everything has been found: only now the chain becomes another
         report = self.report_ = StepReport(t, tuple(reports))
         self._born, self._state = born, state
-        self._width = next(iter((new | samples).values())).shape[1]
-        self._log_ratio_q = {i: f.log_ratio_q for i, f in found.items()}
+        self._width = next(
+            (x.shape[1] for x in (*new.values(), *samples.values()) if isinstance(x, Tensor)), self._width
+        )
+        self._log_ratio_q = {i: f.log_ratio_q if f.all_q is None else f.all_q for i, f in found.items()}
         if report.warnings:
             warnings.warn(" ".join(report.warnings), VestigeWarning, stacklevel=2)
         return report
@@ -162,8 +170,21 @@ class Chain:
         """log p(x|task) / q_t(x|task) for each row of `x`, t the last step."""
         owner = "Chain.log_ratio"
         place = self._place(task, owner)
-        x_ = checks.samples(x, "x", owner, width=self._width)
+        x_ = self._rows(x, "x", owner)
         return Kind.of(x).give(self.strategy.log_ratio(self._state, place, x_))
+
+    def _rows(self, x: object, name: str, owner: str) -> Any:  # noqa: ANN401 - rows, or a table
+        if self.strategy.keeps_vestige and is_frame(x):
+            return as_table(x, owner)
+        return checks.samples(x, name, owner, width=self._width)
+
+    def vestige(self, task: Task) -> Vestige:
+        """The vestige of the data of `task`, for `vs.compare` and `vs.weigh`."""
+        owner = "Chain.vestige"
+        kept = self.strategy.vestige(self._state, self._place(task, owner))
+        if kept is None:
+            checks.refuse("strategy", owner, "'vestige'", f"'{self.strategy.name}'")
+        return kept
 
     def weights(self, task: Task) -> Tensor:
         """Weights, of mean one, of the last step's model samples of `task`, in their order: they correct its bias.
@@ -229,7 +250,8 @@ class Chain:
         """Everything that the chain needs to go on: fields of plain JSON, and tensors by name."""
         settings = self.strategy, self.names, self.level, self.min_samples, self.limits
         born, none = tuple(self._born.items()), torch.empty(0)
-        log_ratio_q = tuple(self._log_ratio_q.get(place, none) for place in range(len(born)))
+        stored = {} if self.strategy.keeps_vestige else self._log_ratio_q
+        log_ratio_q = tuple(stored.get(place, none) for place in range(len(born)))
         fields, tensors = store.encode(ChainState(*settings, born, self._width, self.report_, log_ratio_q, self._state))
         return fields, tensors
 
@@ -247,7 +269,8 @@ class Chain:
     def from_state(cls, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         """The chain whose `state` this is."""
         known: dict[str, type] = {kind.__name__: kind for kind in STRATEGIES.values()}
-        read: ChainState = store.decode(ChainState, fields, tensors, classes=known | known_ratios())
+        parts = {kind.__name__: kind for kind in (*DENSITIES.values(), *FEATURES.values())}
+        read: ChainState = store.decode(ChainState, fields, tensors, classes=known | known_ratios() | parts)
         chain = cls(names=read.names, level=read.level, min_samples=read.min_samples, limits=read.limits)
         chain.strategy, chain.report_ = read.strategy, read.report
         chain._born, chain._width, chain._state = dict(read.born), read.width, read.state
@@ -263,12 +286,12 @@ def admit(
     min_samples: int,
     owner: str,
     *,
-    every: bool,
-) -> tuple[dict[Task, Tensor], dict[Task, Tensor]]:
+    vestiges: bool,
+) -> tuple[dict[Task, Any], dict[Task, Any]]:
     """Data of tasks that are new, and samples of these and of those in `born`, as float64; `width` None: any.
 
-    Without samples of a task it is refused where `every` task must have them, and where nothing at all was given.
-    Everything that can be refused of a step is refused here, before any work.
+    Where `vestiges` are kept, tables stay tables, and tasks may be without samples. Everything that can be refused of a
+    step is refused here, before any work.
     """
     for task in (*real, *model):
         if isinstance(task, bool) or not isinstance(task, str | int) or task == AVERAGE:
@@ -284,13 +307,18 @@ def admit(
         if task not in needed:
             checks.refuse("model", owner, f"of known or new tasks ({listed(needed)})", f"task {task!r}")
     missing = [task for task in needed if task not in model]
-    if missing and (every or not (real or model)):
-        which = "every known and new task" if every else "a known task, or 'real' for a new one"
+    if missing and not (vestiges and (real or model)):
+        which = "a known task, or 'real' for a new one" if vestiges else "every known and new task"
         checks.refuse("model", owner, f"given for {which}", f"none for {listed(missing)}")
-    admitted: tuple[dict[Task, Tensor], dict[Task, Tensor]] = ({}, {})
+    admitted: tuple[dict[Task, Any], dict[Task, Any]] = ({}, {})
     for name, given, into in zip(("real", "model"), (real, model), admitted, strict=True):
         for task, x in given.items():
             label = f"{name}[{task!r}]"
+            if vestiges and is_frame(x):
+                into[task] = as_table(x, owner)
+                if into[task].num_rows < min_samples:
+                    checks.refuse(label, owner, f"at least {min_samples} rows", into[task].num_rows)
+                continue
             into[task] = checks.samples(x, label, owner, min_rows=min_samples, width=width)
             width = into[task].shape[1]
     return admitted

@@ -2,7 +2,8 @@
 
 Where a step was fitted twice, on all rows and on fewer, its values, intervals and verdicts are those of
 `divergences.learnt`, and the error of the anchors' weights is added on either side (`_carried`). What follows is for
-steps without a second fit.
+steps without a second fit. Where draws of a vestige stand for the data, what was measured of them at arrival is known
+to be their whole error, and intervals are widened by it (`vestiges.widening`) instead.
 
 Two-sided forms on held-out log-ratios where there are anchor samples for p, Eq. 4 of CDRE where there are none. The
 standard error is the influence form of `divergences.estimate` for ratios that were learnt; the one-step form may move
@@ -51,6 +52,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scipy.special import ndtri
@@ -62,6 +64,7 @@ from vestige.core.numerics import weighted_mean
 from vestige.ratios import divergences
 from vestige.ratios.divergences.estimate import Side
 from vestige.ratios.divergences.learnt import Refit, one_step
+from vestige.vestiges.widening import ErrorLimits, widened
 
 # Plain averages, whatever their tails: what one is worth is said by its tail index, not by a refusal.
 AS_IT_IS: dict[str, Any] = {"form": "eq4", "max_k": math.inf, "min_ess": 0.0, "on_refusal": "nan"}
@@ -110,7 +113,7 @@ def report_of(
         ways = other_ways(name, found, running_from.get(name, math.nan), tail=limits.tail)
         estimates[name] = e.but(details={**e.details, "depth": found.depth, **ways})
         next_from[name] = ways["running"] if found.moved else running_from.get(name, math.nan)
-    notes = []
+    notes = list(found.notes)
     if found.p_weights is None and found.anchors_ess < limits.ess * found.anchors:  # averaged over the data itself
         notes.append(f"from the next step on, {_poor(found)}.")
     if found.bridged:
@@ -128,11 +131,15 @@ def report_of(
         bridged=found.bridged,
         members=1 if found.members is None else len(found.members),
         running_from=next_from,
+        p_value=found.p_value,
+        fid=found.fid,
     )
 
 
 def estimated(found: TaskLogRatios, names: Iterable[str], *, level: float, limits: ChainLimits) -> dict[str, Estimate]:
     """The divergences of one task from its log-ratios."""
+    if found.errors is not None:
+        return _of_draws(found, dict.fromkeys(names), found.errors, level=level, limits=limits)
     if found.log_ratio_p is None:  # Eq. 4; its value is shown even where its tail makes it too small
         return divergences.estimates(names, found.log_ratio_q, samples="q", form="eq4", max_k=math.inf, level=level)
     p, q = Side.of(found.log_ratio_p, found.p_weights), Side.of(found.log_ratio_q)
@@ -147,6 +154,18 @@ def estimated(found: TaskLogRatios, names: Iterable[str], *, level: float, limit
             e = _widened(name, e, found, limits)
         out[name] = with_error(e, e.value, limits.slack * e.std_error) if e.known else e
     return out
+
+
+def _of_draws(
+    found: TaskLogRatios, names: Mapping[str, None], errors: ErrorLimits, *, level: float, limits: ChainLimits
+) -> dict[str, Estimate]:
+    """Where weighted draws stand for the data: widened by their error; what no distance bounds is refused."""
+    bounded = [name for name in names if name in divergences.FAMILY]
+    plain = replace(found, errors=None, anchors=0)  # what their weights are worth is in the errors
+    drawn = estimated(plain, dict.fromkeys((*bounded, "hellinger2")), level=level, limits=limits)
+    told = widened(drawn, errors)
+    no = "The {} cannot be told from reference draws: no distance that was measured of them bounds it."
+    return {n: told[n] if n in told else Estimate.refused(no.format(n), name=n, level=level) for n in names}
 
 
 def _carried(e: Estimate, p: Side, found: TaskLogRatios, limits: ChainLimits) -> Estimate:
@@ -200,7 +219,7 @@ def reasons_of(found: TaskLogRatios, kl: Estimate, limits: ChainLimits) -> list[
             value, k = over_points("kl", found.anchored)
             if (k is None or k < limits.tail) and value - kl.value > limits.apart * error:
                 reasons.append(f"over the anchor samples the same ratio has a KL of {value:.3g}")
-    if found.p_weights is not None and found.anchors_ess < limits.ess * found.anchors:
+    if found.errors is None and found.p_weights is not None and found.anchors_ess < limits.ess * found.anchors:
         reasons.append(_poor(found))
     if found.bridged or kl.value > limits.far:
         # 254 for 400 nats with an interval of 4, and 13.3 for 13.0 with one of 0.3: the error is not of the samples

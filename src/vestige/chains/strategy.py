@@ -7,6 +7,7 @@ state is stored by the one codec, without loss: a chain that was stored goes on 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from jaxtyping import Float
 from torch import Tensor
+
+from vestige.core import Estimate
+from vestige.vestiges import Vestige
+from vestige.vestiges.widening import ErrorLimits
 
 State = TypeVar("State")
 
@@ -51,6 +56,11 @@ class TaskLogRatios:
     members: Float[Tensor, "m n_q"] | None = None  # log_ratio_q of each member of an ensemble
     fewer: tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]] | None = None  # both by a fit that saw fewer rows
     unlearnt: float = 0.0  # movement of the KL that the anchors' weights rest on
+    errors: ErrorLimits | None = None  # how far the draws of a vestige are from the data that they stand for
+    all_q: Float[Tensor, " all_q"] | None = None  # of every sample, where only some were averaged over
+    p_value: float = math.nan  # of "nothing has changed"
+    fid: Estimate | None = None
+    notes: tuple[str, ...] = ()  # on how rows were read
 
 
 class Strategy(ABC, Generic[State]):
@@ -59,21 +69,27 @@ class Strategy(ABC, Generic[State]):
     name: ClassVar[str]
     version: ClassVar[int] = 1  # raised when its results change: a part of the ids of Records
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
-    every_task: ClassVar[bool] = True  # whether each step needs samples of every task, the first of a task, too
+    # Whether the data itself leaves a vestige: a step then needs no samples of every task, and none of a new one, rows
+    # may be tables, and as they may be data, too, no number of a single one is stored.
+    keeps_vestige: ClassVar[bool] = False
 
     @abstractmethod
     def step(
-        self, state: State | None, real: Mapping[int, Tensor], model: Mapping[int, Tensor], seed: int
+        self, state: State | None, real: Mapping[int, Any], model: Mapping[int, Any], seed: int
     ) -> tuple[State, dict[int, TaskLogRatios]]:
         """The state after a step, and what it found; `real` has the tasks that are new, `model` those with samples."""
 
     @abstractmethod
-    def log_ratio(self, state: State, task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    def log_ratio(self, state: State, task: int, x: Any) -> Float[Tensor, " n"]:  # noqa: ANN401 - rows, or a table
         """log p(x|task) / q_t(x|task)."""
 
     @abstractmethod
     def anchor_samples(self, state: State, task: int) -> tuple[Tensor, Tensor]:
         """Generated samples and the weights, which sum to one, under which they take the place of p."""
+
+    def vestige(self, state: State, task: int) -> Vestige | None:
+        """What is kept of the data itself, where that is a vestige."""
+        return None
 
     def encoded_anew(self, state: State, samples: Mapping[int, Tensor]) -> State | None:
         """The state with other codes of the same anchor samples; None where ratios of older codes are needed, too."""

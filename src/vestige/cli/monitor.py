@@ -50,8 +50,9 @@ class StartMonitor(output.Verb):
     """A feature map for the samples, fitted at the first step and then left as it is."""
     dims: int | None = None
     """How many features, for maps that have a choice."""
-    strategy: str = "anchored"
-    """How the chain carries its ratios from step to step."""
+    strategy: str | None = None
+    """What stands for the data: 'vestige', moments and a density of it (with --no-moments 'anchored'); 'anchored',
+    samples of a model; 'keyframe' and 'every-step' are other chains of such samples."""
     divergences: Annotated[str | None, arg(metavar="NAME,NAME,...")] = None
     """The divergences to compute; all that there are if none is named."""
     no_moments: bool = False
@@ -65,16 +66,17 @@ class StartMonitor(output.Verb):
 
         drift = {"false_alarms": self.false_alarms, "steps_a_year": self.steps_a_year}
         asked = alarms(above=self.above, rise=self.rise, jump=self.jump, drift=drift, none=self.no_alarms)
-        options = {} if self.divergences is None else {"names": self.divergences.split(",")}
+        options: dict[str, Any] = {} if self.divergences is None else {"names": self.divergences.split(",")}
+        options |= {} if self.strategy is None else {"strategy": self.strategy}
         made = Monitor.create(
             self.folder,
             features={"map": self.features} | ({} if self.dims is None else {"dims": self.dims}),
-            chain={"strategy": self.strategy, **options},
+            chain=options,
             alarms=asked,
             keep_moments=not self.no_moments,
             drop=self.drop,
         )
-        needs = " and --new TASK=FILE" if made.chain.strategy.every_task else ""
+        needs = " and --new TASK=FILE" if not made.chain.strategy.keeps_vestige else ""
         said = f"A monitor stands in {self.folder}. Its first step needs --real TASK=FILE{needs}."
         self.answer(document(made), said, *(f"An alarm fires when {sentence}." for sentence in made.watched))
 

@@ -8,7 +8,8 @@ incoming data is watched, is so by its drift test.
 By default an alarm on a divergence asks for evidence: it fires when the lower end of the interval lies beyond the
 limit, so that noise about the limit is silent; with `by="value"` it goes by the estimate itself. The error of a rise is
 that of both ends, added as if they were independent; they share what stands for the data, so the lower end is a little
-too low rather than too high.
+too low rather than too high. Where draws of a vestige stand for the data, their error is no sampling error, and the
+lower end of a rise is the low end of today's interval less the high end of the earlier one.
 
 Of a value whose verdict is "at least" the lower end alone is a promise, and it goes by that whatever `by` says. All
 limits are upper ones: a limit from below could never be told from such a value. A rise has one end of that kind: where
@@ -176,6 +177,8 @@ def _held(
     else:
         amount = now.value - then.value
         low = amount - float(ndtri((1 + now.level) / 2)) * math.hypot(now.std_error, then.std_error)
+        if any("from_draws" in e.details for e in (now, then)):  # the error of the draws is in the ends alone
+            low = now.low - then.high
         what = f"{now.name} has risen by {amount:.4g} since step {at}"
     by_value = alarm.by == "value" and now.verdict == "ok"
     if not (amount if by_value else low) > alarm.limit:

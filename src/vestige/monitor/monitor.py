@@ -1,25 +1,29 @@
-"""A monitor: the long-lived judge of a generator whose data goes away. A chain, a feature map and a history on disk.
+"""A monitor: the long-lived judge of new data, or of a generator, whose data goes away. A chain and a history on disk.
 
-    monitor = Monitor.create(folder, features="pca", alarms=[Alarm("js", above=0.2)])
-    monitor.step(real={"cats": x}, model={"cats": samples})      # the data is here for the last time
+    monitor = Monitor.create(folder, alarms=[DriftAlarm(false_alarms=0.05, steps_a_year=12)])
+    monitor.step(real={"cats": x})                               # the data is here for the last time
     monitor = Monitor.open(folder)                               # weeks later, another process
-    monitor.step(model={"cats": newer_samples})
-    monitor.table(); monitor.alarms; monitor.report("report.html")
+    monitor.step(new={"cats": newer_rows})                       # data that came in, or samples of a model
+    monitor.table(); monitor.drift(); monitor.alarms; monitor.report("report.html")
 
-Samples go through the feature map and then into the chain; a map that must be fitted is fitted at the first step, on
-the data that is here then, and stays as it is from then on. That is a deviation from CDRE section 4.2, where the map
-goes on learning: codes of one map beside codes of another would show the map's movement as a drift of the model.
+By default the chain keeps a vestige of each task's data (`chains.from_vestige`). Tables are then handed to it as they
+are, and each vestige reads columns by a schema of its own. Arrays and images go through the feature map and then into
+the chain; a map that must be fitted is fitted at the first step, on the data that is here then, and stays as it is from
+then on. That is a deviation from CDRE section 4.2, where the map goes on learning: codes of one map beside codes of
+another would show the map's movement as a drift of the model.
 
 What is in the folder, see `folder`, is all that is kept: see `Monitor.kept`. No row of real data is, in raw form or in
-features. With `keep_moments=False` no average over real rows is either: samples are standardised by the model's own,
-the weights of the anchor samples are left as the ratio gave them, and a feature map is fitted
-on generated samples. The figures of each step and the fitted ratio remain, without which there would be no monitor.
+features. With `keep_moments=False`, which no vestige can do, no average over real rows is either: samples are
+standardised by the model's own, the weights of the anchor samples are left as the ratio gave them, and a feature map is
+fitted on generated samples. The figures of each step and the fitted ratio remain, without which there would be no
+monitor.
 """
 
 from __future__ import annotations
 
 import copy
 import datetime
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +31,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
+import pyarrow as pa
 
 from vestige import features
 from vestige.chains import Chain
@@ -73,8 +78,8 @@ class Monitor:
         """A new monitor in a new or empty folder.
 
         `features` is the name of a map, its configuration, or a map; `chain` a chain that has not begun, or its
-        options; `alarms` default to those of `vestige.monitor.alarms.DEFAULT` that concern a task; `drop` names columns
-        of tables to leave out.
+        options, "vestige" being the strategy unless they name one or `keep_moments` is False; `alarms` default to those
+        of `vestige.monitor.alarms.DEFAULT` that concern a task; `drop` names columns of tables to leave out.
         """
         keep_moments = bool(keep_moments)
         fresh, seen = _chain_of(chain, keep_moments=keep_moments), _map_of(features)
@@ -191,14 +196,26 @@ class Monitor:
         The chain goes on in place; a map that is fitted here is another.
         """
         chosen, chain, seen = self._settings, self.chain, self._features()
-        real_, model_, coding = samples.read(real, model, chosen.coding, chosen.drop)
-        rows = samples.admitted(real_, model_, seen.shape_, chain.min_samples)
+        keeps, coding, sides = chain.strategy.keeps_vestige, chosen.coding, (real, model)
+        if keeps:
+            opened = [samples.rows_of(side, chosen.drop, real=side is real) for side in sides]
+        else:
+            *opened, coding = samples.read(real, model, coding, chosen.drop)
+        tables = [{task: x for task, x in side.items() if isinstance(x, pa.Table)} for side in opened]
+        real_, model_ = (
+            {t: x for t, x in side.items() if t not in own} for side, own in zip(opened, tables, strict=True)
+        )
+        if any(tables) and seen.name != "identity":
+            checks.refuse("features", "Monitor", "'identity' where rows are tables", f"'{seen.name}'")
+        arrays = samples.admitted(real_, model_, seen.shape_, chain.min_samples)
         writes: Writes = {"state": chain.save}
         if seen.shape_ is None and (real_ or model_):
             seen = copy.deepcopy(seen).fit(real_ if chosen.keep_moments and real_ else model_, seed=seed)
             writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
-        report = chain.step(*({task: seen.codes(x).double() for task, x in side.items()} for side in rows), seed=seed)
-        copied = samples.copies(*rows)
+        coded = [{task: seen.codes(x).double() for task, x in side.items()} for side in arrays]
+        rows = [{t: (own | code)[t] for t in side} for side, own, code in zip(sides, tables, coded, strict=True)]
+        report = chain.step(*rows, seed=seed)
+        copied = 0 if keeps else samples.copies(*arrays)  # of a vestige no generated sample is kept
         if copied:
             text = f"{copied} model samples of step {report.step} equal a real one; generated samples are kept."
             warnings.warn(text, VestigeWarning, stacklevel=3)
@@ -263,8 +280,12 @@ class Monitor:
 
     def kept(self) -> pd.DataFrame:
         """A row for each array in the folder: where it stands, its shape, and what it is."""
-        own, seen = self.chain.kept(), self._features()
-        rows = [("chain", name, shape, _what(name, shape, self.keep_moments)) for name, shape in own.items()]
+        chain, seen, told = self.chain, self._features(), dict[str, str]()
+        for place, task in enumerate(chain.tasks if chain.strategy.keeps_vestige else ()):
+            arrays = chain.vestige(task).kept()
+            told |= {f"state.{place}.vestige.{own.name}": str(own.what) for own in arrays.itertuples(index=False)}
+        own = {name: shape for name, shape in chain.kept().items() if math.prod(shape)}
+        rows = [("chain", n, shape, told.get(n) or _what(n, shape, self.keep_moments)) for n, shape in own.items()]
         state = {} if seen.shape_ is None else seen.state_dict()
         rows += [("features", name, tuple(x.shape), f"the feature map: {seen.keeps}") for name, x in state.items()]
         return pd.DataFrame(rows, columns=["part", "name", "shape", "what"])
@@ -274,7 +295,8 @@ class Monitor:
         from vestige.monitor.page import page  # matplotlib is loaded for this alone
 
         shown, title = self._asked("Monitor.report", names), f"Monitor of {self.folder.resolve().name}"
-        return page(title, str(self), self._steps, shown, self.kept(), self._settings).save(path)
+        kept = self.kept(), self.chain.strategy.keeps_vestige
+        return page(title, str(self), self._steps, shown, *kept, self._settings).save(path)
 
     def __str__(self) -> str:
         if not self._steps:
@@ -296,9 +318,12 @@ class Monitor:
 
 def _chain_of(given: Chain | Mapping[str, Any] | None, *, keep_moments: bool) -> Chain:
     """A chain that has not begun, which keeps no more than it may."""
-    chain = copy.copy(given) if isinstance(given, Chain) else Chain(**(given or {}))
+    default = {"strategy": "vestige" if keep_moments else "anchored"}
+    chain = copy.copy(given) if isinstance(given, Chain) else Chain(**(default | dict(given or {})))
     if chain.steps:
         checks.refuse("chain", OWNER, "one that has not begun", f"one after {chain.steps} steps")
+    if not keep_moments and chain.strategy.keeps_vestige:
+        checks.refuse("keep_moments", OWNER, "True with the strategy 'vestige', which is made of moments", False)
     if not keep_moments:
         chain.strategy = replace(chain.strategy, moments=False)  # type: ignore[type-var]
     return chain
@@ -318,13 +343,14 @@ def _map_of(given: str | Mapping[str, Any] | FeatureMap) -> FeatureMap:
 def _alarms_of(given: Iterable[Alarm | DriftAlarm] | None, chain: Chain) -> Alarms:
     """Alarms on what the chain computes; where none are given, those that stand by default."""
     if given is None:
-        return tuple(DEFAULT[:1] if DEFAULT[0].divergence in chain.names else ()) if chain.strategy.every_task else None
+        known = DEFAULT[:1] if DEFAULT[0].divergence in chain.names else ()
+        return None if chain.strategy.keeps_vestige else known
     alarms = []
     for alarm in given:
         if isinstance(alarm, Alarm):
             name = divergence(alarm.divergence).name
             alarm = replace(alarm, divergence=checks.one_of(name, chain.names, "alarms", OWNER))
-        elif chain.strategy.every_task:
+        elif not chain.strategy.keeps_vestige:
             must = "without a DriftAlarm, which needs the strategy 'vestige'"
             checks.refuse("alarms", OWNER, must, f"one beside '{chain.strategy.name}'")
         alarms.append(alarm)

@@ -17,7 +17,13 @@ from vestige.show import Page, Picture, Table
 
 
 def page(
-    title: str, said: str, steps: Steps, names: Sequence[str], kept: pd.DataFrame, chosen: MonitorSettings
+    title: str,
+    said: str,
+    steps: Steps,
+    names: Sequence[str],
+    kept: pd.DataFrame,
+    vestiges: bool,
+    chosen: MonitorSettings,
 ) -> Page:
     """Everything that the history says of the divergences `names`, for reading."""
     limits = [alarm for alarm in chosen.alarms or () if isinstance(alarm, Alarm)]
@@ -29,7 +35,7 @@ def page(
         out.section("Divergences over steps", *(_curve(steps, name, limits) for name in names))
         out.section(f"Every task at every step: {shown}", _matrix(steps, shown))
         out.section("Forgetting and intransigence", *_lost(steps, shown))
-    out.section("What is kept", *_kept(steps, kept, chosen.keep_moments))
+    out.section("What is kept", *_kept(steps, kept, vestiges, chosen.keep_moments))
     out.section("Steps", _steps(steps))
     return out
 
@@ -110,10 +116,11 @@ def _rows(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str | float
     return list(frame[list(columns)].itertuples(index=False, name=None))
 
 
-def _kept(steps: Steps, found: pd.DataFrame, keep_moments: bool) -> list[str | Table]:
+def _kept(steps: Steps, found: pd.DataFrame, vestiges: bool, keep_moments: bool) -> list[str | Table]:
     rows = [(str(what), len(own), sum(map(math.prod, own))) for what, own in found.groupby("what", sort=False)["shape"]]
     words = "No row of real data is kept, in raw form or in features."
     more = " No average over real rows is kept either." if not keep_moments else ""
+    more += " Nor is a row of what was new, or a number of one." if vestiges else ""
     copied = sum(step.copies for step in steps)
     beware = [f"{copied} generated samples equalled a real one when they were handed over."] if copied else []
     return [words + more, *beware, Table("arrays in the folder", ("what", "arrays", "numbers"), rows)]

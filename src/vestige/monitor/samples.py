@@ -72,6 +72,18 @@ def read(
     return coded[0], coded[1], coding
 
 
+def rows_of(given: Mapping[Task, Given], drop: Sequence[str], *, real: bool) -> Arrays:
+    """Arrays, and tables as they are, without the columns of `drop`, which real ones must have."""
+    found = {task: _opened(x) for task, x in given.items()}
+    for task, x in found.items() if drop else ():
+        if not isinstance(x, pa.Table):
+            raise InputError(f"The samples of a monitor that drops '{drop[0]}' must be tables. Got an array instead.")
+        for name in drop if real else ():
+            checks.one_of(name, x.column_names, "drop", "Monitor")
+        found[task] = x.drop_columns([name for name in drop if name in x.column_names])
+    return found
+
+
 def _opened(x: Given) -> Any:  # noqa: ANN401 - an Arrow table, or any array
     if isinstance(x, str | os.PathLike):
         at = locate(x)

@@ -138,7 +138,7 @@ def follow(
     seen = PCA(dims=config.dims).fit(kept[0])  # as the monitor does at its first step
     verdicts: dict[str, int] = {}
     fresh: list[Tensor] = []
-    options: dict[str, Any] = {"names": (DIVERGENCE,), "estimator": config.estimator}
+    options: dict[str, Any] = {"strategy": "anchored", "names": (DIVERGENCE,), "estimator": config.estimator}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", VestigeWarning)  # what they say is counted as verdicts
         monitor = Monitor.create(Path(folder) / "monitor", features=PCA(dims=config.dims), chain=options)
