@@ -31,8 +31,11 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, flags=re.S)
 
 
-def run(block: str, place: Path) -> None:
-    """Run a block by itself, as a program started in `place`: its own names, warnings are errors, and it must print."""
+def run(block: str, place: Path) -> str:
+    """Run a block by itself, as a program started in `place`: its own names, warnings are errors, and it must print.
+
+    What it printed is returned.
+    """
     printed, before = io.StringIO(), Path.cwd()
     os.chdir(place)
     try:
@@ -42,6 +45,7 @@ def run(block: str, place: Path) -> None:
     finally:
         os.chdir(before)
     assert printed.getvalue().strip(), f"This block prints nothing:\n{block}"
+    return printed.getvalue()
 
 
 def draw(text: str, folder: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 TEXTS = {page.name: page.read_text() for page in examples.PAGES}
 BLOCKS = {f"{name}-{i}": block for name, text in TEXTS.items() for i, block in enumerate(examples.blocks(text))}
+# Where the comment of a block says that it prints one of these, it does.
+PRINTED = ("cannot reach part of the data", "The model does not reach about")
 JOBS = ("vestige", "watch_a_generator", "compare_learners", "weigh_samples", "evaluate_a_policy", "run_a_paper")
 
 
@@ -19,6 +21,7 @@ def drawn_by_make_docs(name):
 
 def test_there_are_blocks_to_run():
     assert sum(name.startswith("README") for name in BLOCKS) >= 2
+    assert all(any(f"# {words}" in block for block in BLOCKS.values()) for words in PRINTED)
     assert {f"{page}.md-0" for page in (*JOBS, "index", "add_a_method")} <= set(BLOCKS)
 
 
@@ -40,7 +43,10 @@ def test_every_page_is_in_the_navigation():
     "name", [pytest.param(name, marks=pytest.mark.slow if drawn_by_make_docs(name) else ()) for name in BLOCKS]
 )
 def test_a_block_runs(name, tmp_path):
-    examples.run(BLOCKS[name], tmp_path)
+    printed = examples.run(BLOCKS[name], tmp_path)
+    assert printed.strip()
+    for words in PRINTED:
+        assert words in printed or f"# {words}" not in BLOCKS[name]
 
 
 @pytest.mark.parametrize(

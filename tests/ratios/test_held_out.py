@@ -125,6 +125,26 @@ def test_rows_of_weight_zero_are_not_fitted_on():
     assert len(found.log_ratio_q) == 80  # yet they have a log-ratio
 
 
+@pytest.mark.parametrize(
+    "estimator", [Logistic(hidden=(4,), epochs=2), Stack(**Stack.presets["fast"])], ids=["net", "stack"]
+)
+def test_the_second_fit_has_seen_fewer_rows(estimator, monkeypatch):
+    """Of 60 rows a side a fit of three folds sees 40, and the second one 30."""
+    seen = []
+    kind, fit = type(estimator), type(estimator)._fit
+
+    def counted(self, sample, seed, **beside):
+        seen.append(len(sample.p) * (1 - 1 / self.folds) if isinstance(self, Stack) else len(sample.p))
+        fit(self, sample, seed, **beside)
+
+    monkeypatch.setattr(kind, "_fit", counted)
+    p, q = gaussians(60, 60)[:2]
+    found = held_out(p, q, estimator=estimator, seed=0)
+    assert {round(n) for n in seen} == {30, 40}
+    assert round(seen[-1]) == 30
+    assert not torch.equal(found.fewer.log_ratio_p, found.log_ratio_p[found.fewer.rows_p])
+
+
 def test_overconfident_ratios_are_calibrated():
     p, q, exact = gaussians(2000, 2000)
 

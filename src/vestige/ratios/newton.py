@@ -101,19 +101,19 @@ def newton_logistic(
     design = design if isinstance(design, Design) else Design.dense(design)
     order = torch.argsort(design.group, stable=True)  # a group's rows stand together: its block is one product
     design, sign, weights = design.rows(order), sign[order], weights[order]
-    phi, local, k = design.phi, design.local, design.groups
-    sizes = torch.bincount(design.group, minlength=k).tolist()
+    phi, local, group, k = design.phi, design.local, design.group, design.groups
+    sizes = torch.bincount(group, minlength=k).tolist()
     joined, target = torch.cat([phi, local], 1), (sign > 0).to(phi.dtype)
     m, width = phi.shape[1], local.shape[1]
     penalty = phi.new_full((m,), ridge)
     penalty[0] = 0.0
     head, blocks = start if start is not None else (phi.new_zeros(m), phi.new_zeros(k, width))
-    sorted_design = design
 
     def objective(head: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
-        f = sorted_design.logit(head, blocks)
+        """The linear predictor and the loss with its ridge."""
+        f = phi @ head + (local * blocks[group]).sum(1)
         size = penalty @ head.square() + ridge * blocks.square().sum()
-        return f, logistic_loss(f, sign, weights) + size / 2
+        return f, weights @ softplus(-sign * f) + size / 2
 
     f, value = objective(head, blocks)
     decrement, converged, iterations = float("inf"), False, 0
@@ -124,7 +124,7 @@ def newton_logistic(
         scaled = joined * (weights * chance * (1 - chance)).sqrt()[:, None]
         products = torch.stack([rows.mT @ rows for rows in scaled.split(sizes)])
         head_slope = phi.mT @ slope + penalty * head
-        block_slope = (ridge * blocks).index_add(0, design.group, slope[:, None] * local)
+        block_slope = (ridge * blocks).index_add(0, group, slope[:, None] * local)
         step_head, step_blocks = arrow_solve(
             products[:, :m, :m].sum(0) + torch.diag(penalty),
             products[:, :m, m:],

@@ -142,3 +142,20 @@ def test_names_are_parsed_and_unknown_ones_refused():
         get("alpha(x)")
     with pytest.raises(InputError, match="'a' of alpha"):
         alpha(math.inf)
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("kl", ("p",)),
+        ("reverse_kl", ("q",)),
+        ("pearson_chi2", ("p",)),
+        ("neyman_chi2", ("q",)),
+        ("jeffreys", ("p", "q")),
+        ("alpha(2)", ("p",)),
+        ("alpha(-0.5)", ("q",)),
+        *((name, ()) for name in ("js", "hellinger2", "total_variation", "alpha(0.3)")),
+    ],
+)
+def test_what_must_be_in_reach(name, needs):
+    assert get(name).needs == needs

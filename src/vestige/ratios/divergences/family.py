@@ -50,6 +50,17 @@ class FDivergence:
     slope_below: float = math.inf  # f* is finite below this t (at it too where f* is continuous)
     activation: Map = torch.positive  # any real v to the domain of f*
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The sides, of "p" and "q", no part of which may be out of the other's reach if it is to be finite.
+
+        "p" where f(r) / r has no limit as r grows: mass of p where q has none is then worth infinity. "q" is the same
+        of the reverse divergence, that is, of f(r) as r falls to zero.
+        """
+        end = torch.tensor(math.inf, dtype=torch.float64)
+        slopes = {"p": self.slope, "q": get(self.reverse).slope}
+        return tuple(side for side, slope in slopes.items() if float(slope(end)) == math.inf)
+
 
 def _times_r(log_r: Float[Tensor, "*n"], x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     """r x with 0 * inf = 0: where p vanishes the term does."""

@@ -37,14 +37,6 @@ from vestige.ratios.divergences.family import FDivergence, Map, get
 
 ADDED, ROOT, TIMES = 1.0, 0.5, 4.0
 WIDEST, FLOOR = 0.35, 10.0  # of the value, and of one over the rows
-# Unbounded divergences, and the rows over which the mean of r must be one: of q, "fake"; of 1/r those of p, "real".
-RULED_BY: dict[str, tuple[str, ...]] = {
-    "kl": ("fake",),
-    "pearson_chi2": ("fake",),
-    "reverse_kl": ("real",),
-    "neyman_chi2": ("real",),
-    "jeffreys": ("fake", "real"),
-}
 # How far that mean may be from one: a share, unless so many standard errors are more.
 OFF_SHARE, OFF_ERRORS, OFF_REFUSED = 0.07, 2.0, 0.5
 
@@ -149,8 +141,8 @@ def _learnt(name: str, p: Side, q: Side, refit: Refit | None, *, level: float) -
 
 def _ruled(found: Estimate, p: Side, q: Side) -> Estimate:
     """Refuse an unbounded divergence whose ratio is off where one side is rare, or promise its low end alone."""
-    for side in RULED_BY.get(found.name, ()):
-        own, sign, ratio = (q, 1, "r") if side == "fake" else (p, -1, "1/r")
+    for needed in get(found.name).needs:
+        side, own, sign, ratio = ("fake", q, 1, "r") if needed == "p" else ("real", p, -1, "1/r")
         values = (sign * own.log_ratio).exp()
         mean, error = float(own.weights @ values), math.sqrt(own.variance_of_mean(values))
         told = f"{side} rows are too rare where {'real' if side == 'fake' else 'fake'} rows are (the mean of {ratio} "

@@ -7,8 +7,8 @@ it); predictions come from an exponential moving average of the parameters. Each
 so the logit is log p/q. Sample weights become systematic draws, once an epoch: with equal weights every
 row comes up once, with unequal ones no batch is spent on rows that hardly count.
 
-It has a training loop of its own: the gradient is written out, for all folds and decays at once and into one vector
-with the parameters and their average, which spares half of the time that autograd takes at this size.
+The gradient is written out, for all folds and decays at once, which spares half of the time that autograd takes at this
+size; batches and steps are those of `loop`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from vestige.nets import BatchedMLP
-from vestige.nets.training import systematic
+from vestige.ratios.stack.loop import FlatAdam, batches
 
-ADAM_FIRST, ADAM_SECOND, ADAM_FLOOR = 0.9, 0.999, 1e-8
+ADAM_SECOND = 0.999
 ROWS_AT_ONCE = 4096  # of a prediction
 
 
@@ -116,38 +116,16 @@ def train(
         phi, batch = phi.float(), schedule.batch_size
         folds, copies = len(weights), len(schedule.decays)
         tensors = nets.tensors()
-        # One vector under all parameters, and one under all gradients: an optimiser step is a handful of calls.
-        flat = torch.cat([t.detach().reshape(-1) for t in tensors])
-        gradient, spans = torch.zeros_like(flat), [t.numel() for t in tensors]
-        slots = [part.view(t.shape) for t, part in zip(tensors, gradient.split(spans), strict=True)]
-        for t, part in zip(tensors, flat.split(spans), strict=True):
-            t.data = part.view(t.shape)
         decay = torch.tensor(schedule.decays).repeat_interleave(folds)
         last = (nets.weights[-1], nets.biases[-1])
         parts = [decay * float(any(t is u for u in last)) for t in tensors]
-        shrink = torch.cat([v.repeat_interleave(t[0].numel()) for v, t in zip(parts, tensors, strict=True)])
-        average, first, second = flat.clone(), torch.zeros_like(flat), torch.zeros_like(flat)
+        adam = FlatAdam.under(tensors, parts, second=ADAM_SECOND)
+        average = adam.flat.clone()
         sign = torch.cat([torch.ones(batch), -torch.ones(batch)])
         per_epoch = math.ceil(max(n_p, len(phi) - n_p) * (folds - 1) / folds / batch)
+        drawn = batches(weights, n_p, per_epoch, batch, generator=generator)
         for step in range(schedule.steps):
-            at = step % per_epoch
-            if at == 0:
-                sides = [weights[:, :n_p], weights[:, n_p:]]
-                drawn = [_epoch(side, per_epoch, batch, generator=generator) for side in sides]
-                rows = torch.cat([drawn[0], drawn[1] + n_p], 2)
-            write_gradient(nets, phi[rows[:, at]].repeat(copies, 1, 1), sign, slots)
-            rate = schedule.rate_at(step)
-            first.lerp_(gradient, 1 - ADAM_FIRST)
-            second.mul_(ADAM_SECOND).addcmul_(gradient, gradient, value=1 - ADAM_SECOND)
-            scale = (second / (1 - ADAM_SECOND ** (step + 1))).sqrt_().add_(ADAM_FLOOR)
-            flat.addcmul_(flat, shrink, value=-rate)
-            flat.addcdiv_(first, scale, value=-rate / (1 - ADAM_FIRST ** (step + 1)))
-            average.lerp_(flat, 1 - schedule.average)
-        flat.copy_(average)
-
-
-def _epoch(
-    weights: Float[Tensor, "folds n"], steps: int, batch: int, *, generator: torch.Generator
-) -> Int[Tensor, "folds steps batch"]:
-    drawn = [systematic(w, steps * batch, generator=generator) for w in weights]
-    return torch.stack(drawn).view(len(weights), steps, batch)
+            write_gradient(nets, phi[next(drawn)].repeat(copies, 1, 1), sign, adam.slots)
+            adam.step(schedule.rate_at(step))
+            average.lerp_(adam.flat, 1 - schedule.average)
+        adam.flat.copy_(average)

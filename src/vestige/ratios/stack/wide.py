@@ -9,7 +9,6 @@ as many rows of p as of q, drawn by weight, so the logit is log p/q.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,13 +16,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import hardswish, softplus
 
-from vestige.nets.training import systematic
+from vestige.ratios.stack.loop import FlatAdam, batches, views
 
 VALIDATION = 8  # one row in so many of a fold's training rows is left to choose the parameters by
 LOOKS = 40  # how often they are looked at
 PEAK = 0.25  # of the steps until the rate is at its largest
 PATIENCE = 0.25  # of the steps, without a better loss in any fold, after which training ends
-FIRST, SECOND, FLOOR = 0.9, 0.99, 1e-8  # of Adam
+ADAM_SECOND = 0.99
 ROWS_AT_ONCE = 8192  # of a prediction
 
 
@@ -137,33 +136,20 @@ def train_wide(
         nets = WideNets.initial(len(weights), u.shape[1], schedule, generator=generator)
         split = Split.of(weights, n_p, generator=generator)
         tensors = nets.tensors()
-        flat = torch.cat([t.reshape(-1) for t in tensors])
-        spans = [t.numel() for t in tensors]
-        for t, part in zip(tensors, flat.split(spans), strict=True):
-            t.data = part.view(t.shape)
-        gradient, best = torch.zeros_like(flat), flat.clone()
-        slots, kept = (
-            [part.view(t.shape) for t, part in zip(tensors, vector.split(spans), strict=True)]
-            for vector in (gradient, best)
-        )
-        decayed = [schedule.decay * float(any(t is w for w in nets.weights)) for t in tensors]
-        shrink = torch.cat([torch.full((n,), v) for n, v in zip(spans, decayed, strict=True)])
-        first, second = torch.zeros_like(flat), torch.zeros_like(flat)
+        decays = [torch.full((len(weights),), schedule.decay * any(t is w for w in nets.weights)) for t in tensors]
+        adam = FlatAdam.under(tensors, decays, second=ADAM_SECOND)
+        best = adam.flat.clone()
+        kept = views(best, tensors)
         least = torch.full((len(weights),), math.inf)
         sign = torch.cat([torch.ones(batch), -torch.ones(batch)])
         rows_seen = max(int((w[side] > 0).sum()) for w in split.trained for side in (slice(0, n_p), slice(n_p, None)))
         per_epoch = max(1, rows_seen // batch)
         steps = min(max(schedule.epochs * per_epoch, schedule.min_steps), schedule.max_steps)
         look, last = max(1, steps // LOOKS), 0
-        batches = _batches(split.trained, n_p, per_epoch, batch, generator=generator)
+        drawn = batches(split.trained, n_p, per_epoch, batch, generator=generator)
         for step in range(steps):
-            nets.write_gradient(u[next(batches)], sign, slots)
-            rate = schedule.rate_at(step, steps)
-            first.lerp_(gradient, 1 - FIRST)
-            second.mul_(SECOND).addcmul_(gradient, gradient, value=1 - SECOND)
-            scale = (second / (1 - SECOND ** (step + 1))).sqrt_().add_(FLOOR)
-            flat.addcmul_(flat, shrink, value=-rate)
-            flat.addcdiv_(first, scale, value=-rate / (1 - FIRST ** (step + 1)))
+            nets.write_gradient(u[next(drawn)], sign, adam.slots)
+            adam.step(schedule.rate_at(step, steps))
             if (step + 1) % look == 0:
                 logit = nets.layers(u[split.judges])[1][-1][:, :, 0]
                 loss = (softplus(-split.sign * logit) * split.share).sum(1)
@@ -174,20 +160,5 @@ def train_wide(
                 last = step if bool(better.any()) else last
                 if step - last > PATIENCE * steps:
                     break
-        flat.copy_(best)
+        adam.flat.copy_(best)
     return nets
-
-
-def _batches(
-    weights: Float[Tensor, "folds n"], n_p: int, per_epoch: int, batch: int, *, generator: torch.Generator
-) -> Iterator[Int[Tensor, "folds b"]]:
-    """Rows of p, then of q, of every fold; an epoch's draws at a time."""
-    while True:
-        sides = [
-            torch.stack([systematic(w, per_epoch * batch, generator=generator) for w in side]).view(
-                -1, per_epoch, batch
-            )
-            for side in (weights[:, :n_p], weights[:, n_p:])
-        ]
-        rows = torch.cat([sides[0], sides[1] + n_p], 2)
-        yield from rows.unbind(1)

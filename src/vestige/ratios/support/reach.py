@@ -25,6 +25,7 @@ from torch import Tensor
 
 from vestige.core import Estimate, rng
 from vestige.core.estimate import share_in_words
+from vestige.ratios.divergences.family import get
 from vestige.ratios.support.edges import NEIGHBOURS, Edges, edges, neighbour_distances, ranked, renewed, worth
 from vestige.ratios.support.tails import heavier
 from vestige.ratios.weights.diagnosis import Diagnosis
@@ -40,14 +41,6 @@ BLURRED_EDGE = "the edge is blurred, and more may lie beyond"
 INDICES = 1000  # rows outside that are named, at most
 ALMOST_ALL = 0.9  # of the data: weights of a model that does not reach so much are of no use to anybody
 OUT_OF_REACH = "cannot reach part of the data"
-# Divergences that are infinite where the model (q) has nothing and the data (p) has rows, and the other way round.
-NEEDS_REACH: dict[str, tuple[str, ...]] = {
-    "kl": ("p",),
-    "pearson_chi2": ("p",),
-    "reverse_kl": ("q",),
-    "neyman_chi2": ("q",),
-    "jeffreys": ("p", "q"),
-}
 
 
 @dataclass(frozen=True)
@@ -279,7 +272,7 @@ def verdict(name: str, estimate: Estimate, reach: Reach) -> Estimate:
     """
     if not estimate.known:
         return estimate
-    for side in NEEDS_REACH.get(name, ()):
+    for side in get(name).needs:
         heavy, share = (reach.heavy_p, reach.missed) if side == "p" else (reach.heavy_q, reach.made)
         made = f"{share_in_words(share)} of the model lies where the data has no rows"
         if heavy:
