@@ -109,7 +109,8 @@ def images(js, low, high, verdicts, oracle, second, severity=(0.0, 0.1, 0.2, 0.4
 
     fid = (1.0, 2.0, 3.0, 4.0)
     own = numbers(js=js, js_low=low, js_high=high, severity=severity, js_raw=raw, fid=fid)
-    kept = numbers(js=oracle, js_second=second, js_more=second, severity=severity, fid=fid)
+    ends = {"js_low": [x - 0.01 for x in oracle], "js_high": [x + 0.01 for x in oracle]}
+    kept = numbers(js=oracle, **ends, js_second=second, js_more=second, severity=severity, fid=fid)
     return [
         EXPERIMENT.record(arms[0], 0, values=own, details=told | {"verdicts": list(verdicts)}),
         EXPERIMENT.record(arms[1], 0, values=kept, details=told | {"verdicts": ["ok"] * 4}),
@@ -128,6 +129,9 @@ def test_images_are_read_by_hand():
     # of "at least" the low end counts alone; 0.28 is above 0.25; the refused cell has no interval
     assert facts.holds("mnist", "js") == pytest.approx(2 / 3)
     assert facts.holds("mnist", "js_more") == pytest.approx(1.0)
+    assert facts.width("mnist", "carried") == pytest.approx((0.02 + 0.07 + 0.1) / 3)
+    assert facts.width("mnist", "oracle") == pytest.approx(0.02)
+    assert facts.sure("mnist") == 0.5
     assert facts.severity_tau("mnist") == 1.0
     assert facts.saturated("mnist") == 0.5
     assert facts.fid_tau("mnist", "oracle") == pytest.approx(4 / 6)  # one pair of six in another order

@@ -377,6 +377,15 @@ class VestigeFacts:
         """How often the carried interval holds an oracle."""
         return _mean(float(held) for cells in self.images[data] for held in cells.held(key))
 
+    def width(self, data: str, side: str) -> float:
+        """The mean width of the intervals."""
+        return float((self.joined(data, side, "js_high") - self.joined(data, side, "js_low")).nanmean())
+
+    def sure(self, data: str) -> float:
+        """The share of carried cells whose two ends are a promise."""
+        said = [verdict for cells in self.images[data] for verdict in cells.verdicts]
+        return said.count("ok") / len(said)
+
     def fid_tau(self, data: str, side: str) -> float:
         """Kendall's tau to FID within a class, mean over classes."""
         each = (rank_correlation(getattr(cells, side)["js"], cells.oracle["fid"]) for cells in self.images[data])
@@ -611,6 +620,9 @@ class BeyondVestige(Experiment[BeyondVestigeConfig]):
                 "interval holds the oracle (%)": 100 * facts.holds(data, "js"),
                 "interval holds the second oracle (%)": 100 * facts.holds(data, "js_second"),
                 "interval holds the oracle of more rows (%)": 100 * facts.holds(data, "js_more"),
+                "width of the interval": facts.width(data, "carried"),
+                "width of the oracle's interval": facts.width(data, "oracle"),
+                "called ok (%)": 100 * facts.sure(data),
                 "tau to FID within a class": facts.fid_tau(data, "carried"),
                 "tau to FID, oracle": facts.fid_tau(data, "oracle"),
                 "tau to severity": facts.severity_tau(data),
