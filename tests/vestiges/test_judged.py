@@ -316,3 +316,26 @@ def test_new_tables_are_brought_into_the_frame_and_notes_say_how(table):
     assert [note.replace("new", "march") for note in weigh(table, new, estimator=FAST).notes] == list(found.notes)
     with pytest.raises(InputError, match="age"):
         compare(table, new[["work"]])
+
+
+def test_shards_have_one_bandwidth_and_errors_by_their_shares(kept):
+    more = keep(normal(300, 8), like=kept, density="mixture", third=True)
+    assert more.errors.bandwidth == kept.errors.bandwidth
+    both = kept.merge(more)
+    for name in ("js", "mmd2"):
+        a, b = kept.errors.estimates[name].high, more.errors.estimates[name].high
+        assert both.errors.estimates[name].high == pytest.approx((1500 * a + 300 * b) / 1800)
+    other = {"mmd2": more.errors.estimates["mmd2"].but(details={"bandwidth": 9.0})}
+    assert "mmd2" not in kept.errors.merge(OwnErrors(other, 100), (0.5, 0.5)).estimates
+
+
+def test_a_density_that_is_fitted_to_draws_passes_their_error_on(kept, monkeypatch):
+    monkeypatch.setattr("vestige.vestiges.reference.PARTS_MOST", 1)
+    both = kept.merge(kept)
+    assert len(both.reference.parts) == 1
+    before, after = kept.errors.limit("js"), both.errors.limit("js")
+    again = held_out(kept.points()[0], both.points()[0], p_weights=kept.points()[1], estimator=QUADRATIC)
+    moved = learnt(["js"], *again.sides(None, kept.points()[1]), again.refit(None, kept.points()[1]))["js"]
+    assert before < after < (math.sqrt(before) + math.sqrt(moved.high + 0.03)) ** 2
+    assert not both.errors.sure("mmd2")
+    assert compare(both, NEW, estimator=QUADRATIC, pair_rows=200).metrics["mmd2"].verdict == "at least"

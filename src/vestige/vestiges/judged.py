@@ -186,9 +186,7 @@ class VestigePair:
                 exact = kept.third.compute(KID(groups=kept.third.groups).update(q, v))
                 return {"kid": (exact.value, by_draws.std_error, 0.0)}
             if label == "MMD":
-                measured = kept.errors.estimates.get("mmd2")  # not there where too few rows were held out
-                bandwidth = None if measured is None else measured.details.get("bandwidth")
-                found = mmd(few_p[0], few_q[0], bandwidth=bandwidth, **some)
+                found = mmd(few_p[0], few_q[0], bandwidth=kept.errors.bandwidth, **some)
                 return {"mmd2": (found.value, found.std_error, 0.0)}
             raise NotEstimable(NEEDS_ROWS)
 

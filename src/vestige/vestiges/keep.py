@@ -100,7 +100,8 @@ def keep(
     for batch in () if on_ray else data:
         sketch = added(sketch, frame, frame.cells(batch, data.origin).cells, places)
     on_step("density")
-    reference, errors = fit_reference(frame, sample, rows=told.n, density=density, seed=seed)
+    bandwidth = None if like is None else like.errors.bandwidth
+    reference, errors = fit_reference(frame, sample, rows=told.n, density=density, bandwidth=bandwidth, seed=seed)
     return Vestige(frame, sketch, reference, errors, seed)
 
 

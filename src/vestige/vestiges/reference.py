@@ -21,7 +21,7 @@ convex in the pair, so the error of a union is at most the mean of its parts' er
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -40,6 +40,7 @@ from vestige.ratios.divergences import learnt
 from vestige.ratios.weights.balance import balance_to
 from vestige.vestiges.frame import LEAST_ROWS, Frame
 from vestige.vestiges.lines import some_rows
+from vestige.vestiges.widening import by_root
 
 DRAWS_LEAST, DRAWS_MOST = 1000, 6000  # twice the rows, within these
 HELD_SHARE, HELD_LEAST, HELD_MOST = 0.25, 12, 3000
@@ -79,15 +80,32 @@ class OwnErrors:
         return found is not None and found.verdict == "ok"
 
     def merge(self, other: OwnErrors, shares: tuple[float, float]) -> OwnErrors:
-        """Of a union: at most the mean by shares."""
+        """Of a union: at most the mean by shares; an MMD of two bandwidths has none."""
         both = {}
         for name in [name for name in self.estimates if name in other.estimates]:  # in one order, for one file
             a, b = self.estimates[name], other.estimates[name]
+            if a.details.get("bandwidth") != b.details.get("bandwidth"):
+                continue
             worst = a if a.verdict != "ok" else b
             ends = {k: shares[0] * getattr(a, k) + shares[1] * getattr(b, k) for k in ("value", "low", "high")}
             error = math.hypot(shares[0] * a.std_error, shares[1] * b.std_error)
             both[name] = worst.but(**ends, std_error=error)
         return OwnErrors(both, self.held + other.held)
+
+    def through(self, further: Mapping[str, Estimate]) -> OwnErrors:
+        """Of draws that are as far from these as `further` says: roots add up; what it does not say is not known."""
+        both = {}
+        for name in [name for name in self.estimates if name in further]:
+            a, b = self.estimates[name], further[name]
+            worst = a if a.verdict != "ok" else b
+            low, high = by_root(a.low, max(a.high, a.value), max(b.high, b.value, 0.0))
+            both[name] = worst.but(value=by_root(a.value, a.value, max(b.value, 0.0))[1], low=low, high=high)
+        return OwnErrors(both, self.held)
+
+    @property
+    def bandwidth(self) -> float | None:
+        """That of the MMD, where there is one."""
+        return self.estimates["mmd2"].details.get("bandwidth") if "mmd2" in self.estimates else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,10 +139,32 @@ class Reference:
         return Reference((Part(density, both.rows, rng.child_seed(seed, "draws"), even),))
 
 
+def refit_errors(frame: Frame, union: Reference, refit: Reference, seed: int) -> dict[str, Estimate]:
+    """JS and squared Hellinger between the draws of a union and those of a density that was fitted to them."""
+    (drawn, weights), (fresh, even) = union.draws(), refit.draws()
+    picked = torch.multinomial(weights, HELD_MOST, replacement=True, generator=rng.fork(seed, "refit"))
+    x, y = _seen_of(frame)(drawn[picked]), _seen_of(frame)(fresh)
+    found = _divergences(x, y, even, "", seed)
+    if frame.of_images:
+        scale = smoothing_scale(x, torch.full((len(x),), 1 / len(x), dtype=x.dtype))
+        rough, softer = smoothed(x, scale, seed, "union"), smoothed(y, scale, seed, "refit")
+        found |= _divergences(rough, softer, even, "_smoothed", seed)
+    return found
+
+
 def fit_reference(
-    frame: Frame, cells: Float[Tensor, "n c"], *, rows: int, density: str = "auto", seed: int = 0
+    frame: Frame,
+    cells: Float[Tensor, "n c"],
+    *,
+    rows: int,
+    density: str = "auto",
+    bandwidth: float | None = None,
+    seed: int = 0,
 ) -> tuple[Reference, OwnErrors]:
-    """Reference draws for `rows` rows, of which `cells` are a random part; and how far they are from held-out ones."""
+    """Reference draws for `rows` rows, of which `cells` are a random part; and how far they are from held-out ones.
+
+    `bandwidth` is that of the MMD, where it is to be that of other rows.
+    """
     order = torch.randperm(len(cells), generator=rng.fork(seed, "held"))
     held = max(min(int(HELD_SHARE * len(cells)), HELD_MOST, len(cells) - LEAST_ROWS), 0)
     own, other = cells[order[held:]], cells[order[:held]]
@@ -138,7 +178,7 @@ def fit_reference(
     drawn = fitted.draw(count, seed=draw_seed)
     weights = _tilted(p, seen_of(drawn), seed).float()
     reference = Reference((Part(fitted, rows, draw_seed, weights),))
-    return reference, own_errors(frame, other, h, drawn, weights.double(), seed)
+    return reference, own_errors(frame, other, h, drawn, weights.double(), seed, bandwidth)
 
 
 def seen_of_cells(frame: Frame, cells: Float[Tensor, "n c"]) -> Float[Tensor, "n k"]:
@@ -211,6 +251,7 @@ def own_errors(
     drawn: Float[Tensor, "m e"],
     weights: Float[Tensor, " m"],
     seed: int,
+    bandwidth: float | None = None,
 ) -> OwnErrors:
     """JS, squared Hellinger, MMD^2 and KID between held-out rows and weighted draws, and JS of both smoothed."""
     if len(held) < HELD_LEAST:
@@ -227,8 +268,8 @@ def own_errors(
     y = features_of_draws(frame, drawn, Moments.of(x).covariance(), seed)
     rows_x, rows_y = (some_rows(len(z), PAIR_ROWS, seed, side) for z, side in ((x, "held"), (y, "draws")))
     w = weights[rows_y] / weights[rows_y].sum()
-    for name, metric in (("mmd2", mmd), ("kid", kid)):
-        found[name] = metric(x[rows_x], y[rows_y], q_weights=w)
+    found["mmd2"] = mmd(x[rows_x], y[rows_y], q_weights=w, bandwidth=bandwidth)
+    found["kid"] = kid(x[rows_x], y[rows_y], q_weights=w)
     return OwnErrors(found, len(held))
 
 

@@ -37,7 +37,7 @@ from vestige.vestiges.batches import whole
 from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.frame import Frame
 from vestige.vestiges.kept import KeptData
-from vestige.vestiges.reference import OwnErrors, Reference, features_of_draws, seen_of_cells
+from vestige.vestiges.reference import OwnErrors, Reference, features_of_draws, refit_errors, seen_of_cells
 from vestige.vestiges.schema import Aligned
 from vestige.vestiges.two_sets import Comparison, compare
 from vestige.vestiges.weighing import Weighing, weigh
@@ -151,7 +151,11 @@ class Vestige(KeptData):
         sketch = self.sketch.merge(other.sketch)
         shares = self.n / sketch.n, other.n / sketch.n
         reference = self.reference.merge(other.reference, self.frame, self.seed)
-        return replace(self, sketch=sketch, reference=reference, errors=self.errors.merge(other.errors, shares))
+        errors = self.errors.merge(other.errors, shares)
+        union = self.reference.parts + other.reference.parts
+        if len(reference.parts) < len(union):
+            errors = errors.through(refit_errors(self.frame, Reference(union), reference, self.seed))
+        return replace(self, sketch=sketch, reference=reference, errors=errors)
 
     def save(self, path: str | Path) -> Path:
         """Write the one file, whole or not at all."""
