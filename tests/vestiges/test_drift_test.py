@@ -344,11 +344,11 @@ def test_a_dictionary_stands_alone():
 @pytest.mark.slow
 def test_level_of_redrawn_references():
     found = []
-    for seed in range(60):
+    for seed in range(40):
         test = DriftTest.of(table(1200, seed=5000 + seed), KINDS, seed=seed)
         sizes = itertools.cycle((40, 150, 600))
-        found += [test.test(table(next(sizes), seed=10**6 + 100 * seed + k)).p_value < 0.05 for k in range(34)]
-    assert 0.03 < np.mean(found) < 0.07
+        found += [test.test(table(next(sizes), seed=10**6 + 100 * seed + k)).p_value < 0.05 for k in range(18)]
+    assert 0.02 < np.mean(found) < 0.08
 
 
 def walk(n, seed):
@@ -363,9 +363,9 @@ def walk(n, seed):
 @pytest.mark.slow
 def test_blocks_hold_the_level_of_autocorrelated_rows():
     found = {1: [], 40: []}
-    for seed in range(25):
+    for seed in range(12):
         for block, results in found.items():
             test = DriftTest.of(walk(4000, seed), block=block, seed=seed)
             results += [test.test(walk(1200, 1000 + 20 * seed + k)).p_value < 0.05 for k in range(8)]
     assert np.mean(found[1]) > 0.5
-    assert np.mean(found[40]) < 0.1
+    assert np.mean(found[40]) < 0.14
