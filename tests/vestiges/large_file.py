@@ -1,6 +1,7 @@
 """Reads a large file in batches within a limit of memory, and prints what it found; run by test_batches.py.
 
 usage: large_file.py ROWS LIMIT FILE ...: batches of ROWS rows, LIMIT bytes of address space beyond those of libraries.
+In the place of a file "keep:TIMES" keeps rows that are repeated so many times.
 """
 
 import json
@@ -13,13 +14,23 @@ import torch
 from vestige.core.machine import PeakMemory
 from vestige.core.numerics import Moments
 from vestige.vestiges.batches import Reservoir, batches, survey
+from vestige.vestiges.keep import keep
 
 
 def taken():
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
+def repeated(times):
+    """100 rows of 80 000 numbers with 16 directions, so many times."""
+    g = torch.Generator().manual_seed(0)
+    rows = torch.randn(100, 16, generator=g, dtype=torch.float64) @ torch.randn(16, 80_000, generator=g).double()
+    return lambda: (rows for _ in range(times))
+
+
 def read(path, rows):
+    if path.startswith("keep:"):
+        return {"n": keep(repeated(int(path.removeprefix("keep:")))).n}
     data = batches(path, rows)
     if data.kind == "table":
         found = survey(data)
