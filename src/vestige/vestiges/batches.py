@@ -45,7 +45,7 @@ from vestige.vestiges.schema import Schema, SchemaCounts
 ROWS = 65_536
 BATCH_BYTES = 1 << 26
 SAMPLE_ROWS = 20_000  # that a schema's scales are taken from
-SAMPLE_BYTES = 1 << 28  # of such a sample; of wide rows there are fewer
+SAMPLE_BYTES = 1 << 27  # of such a sample; of wide rows there are fewer
 KEY_BLOCK = 65_536
 PIXELS = 255
 OWNER = "batches"
