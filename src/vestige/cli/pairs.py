@@ -137,8 +137,11 @@ class CompareVerb(PairVerb):
         rows = [
             [NAMES.get(name, name), *(one.metrics[name] for one in both), estimate.details.get("same")]
             for name, estimate in plain.metrics.items()
+            if estimate.known or not plain.by_draws  # those that need rows are named below
         ]
         yield output.Table("metrics", ("", *heads, "same distribution"), rows)
+        if lacking := [NAMES.get(k, k) for k, one in plain.metrics.items() if plain.by_draws and not one.known]:
+            yield output.Note(f"a vestige keeps no rows, so these cannot be told: {', '.join(lacking)}")
         if plain.drift is not None:
             yield from shifted(plain)
         for one, label in zip(both, ("weights for these rows", "after weighting"), strict=False):
