@@ -51,6 +51,7 @@ def test_moments_give_what_rows_give(found, with_rows, name):
     assert mine.value == pytest.approx(truth.value, abs=1e-6 * max(1, truth.value))
     assert mine.std_error == pytest.approx(truth.std_error, rel=0.15)
     assert mine.details["same"] == truth.details["same"]
+    assert "own_error" not in mine.details  # nothing rests on draws but the error
 
 
 def test_moments_give_what_rows_give_under_weights(kept):
