@@ -122,6 +122,17 @@ def test_a_rise_from_what_was_at_least_something_says_so():
     assert one.why.endswith("At step 1 it was only known to be at least 0.0804, so the rise may be smaller.")
 
 
+def test_a_rise_from_draws_goes_by_the_ends_of_the_intervals():
+    """The error of draws of a vestige is no sampling error: it is in the ends, and not in the standard error."""
+    first, last = report(1, a=(1, 0.10, 0.01)), report(2, a=(1, 0.40, 0.01))
+    e = last.tasks[0].estimates["js"].but(low=0.25, high=0.6, details={"from_draws": (0.38, 0.42)})
+    wide = StepReport(2, (dataclasses.replace(last.tasks[0], estimates={"js": e}),))
+    low = 0.25 - (0.10 + 1.959964 * 0.01)
+    for limit in (low - 0.001, low + 0.001):
+        assert bool(fired([Alarm("js", rise=limit)], [first, wide])) == (limit < low)
+        assert fired([Alarm("js", rise=limit)], [first, last])
+
+
 def judged(step, **tasks):
     """Tasks by name: (born, js, p-value)."""
     own = [
