@@ -59,6 +59,23 @@ def test_the_table_says_what_was_left_out(dice, tmp_path, capsys):
     assert "Rule: (a) the mean is within a tenth of 3.5. Reproduced if (a) holds" in shown
 
 
+def test_a_known_cost_is_announced_for_what_is_left(monkeypatch, tmp_path, capsys):
+    class Dear(Dice):
+        """A die that says what it costs."""
+
+        def cost(self, config):
+            return config.throws * 3.0
+
+    monkeypatch.setitem(EXPERIMENTS, "dice", Dear())
+    argv = ["run", "dice", "--workers", "0", "--out", str(tmp_path)]
+    assert main([*argv, "--seeds", "1"]) == 0
+    assert "dice: 1 of 1 units are to be run, about 5 CPU-minutes." in capsys.readouterr().err
+    assert main([*argv, "--seeds", "3"]) == 0
+    assert "dice: 2 of 3 units are to be run, about 10 CPU-minutes." in capsys.readouterr().err
+    assert main([*argv, "--seeds", "3"]) == 0
+    assert "CPU-minutes" not in capsys.readouterr().err
+
+
 def test_progress_is_json_lines_beside_the_answer(dice, tmp_path, capsys):
     assert main(["run", "dice", "--workers", "0", "--json", "--out", str(tmp_path)]) == 0
     captured = capsys.readouterr()
