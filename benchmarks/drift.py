@@ -26,11 +26,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.environments import ONE_THREAD, ROOT
+
+if TYPE_CHECKING:
+    from vestige_papers.beyond.drifting_tables import DriftingTable
 
 FOLDER = ROOT / "benchmarks" / "results" / "drift"
 VERSION = 1  # of the test: results of an older one are measured again
@@ -39,8 +42,6 @@ ALPHA = 0.05
 REFERENCES, TESTS = 50, 42
 POWER_REFERENCES, POWER_N = 16, 5000
 POWER_SIZES = (500, 2000)
-HALF_HOURS_A_MONTH = 1461  # of 30.4 days
-WINDOW = 6  # months of Electricity that a reference and its new rows are drawn from, for power
 Cells = np.ndarray
 Draw = Callable[[np.random.Generator, int], Cells]
 
@@ -56,27 +57,11 @@ def _of(rows: Cells, kinds: Sequence[str]) -> Table:
     return Table(tuple(kinds), lambda rng, count: rows[rng.permutation(len(rows))[:count]])
 
 
-@functools.cache
-def _electricity() -> Cells:
-    return np.load(DATA / "electricity.npz")["x"].astype(float)
+def _drifting(name: str, *options: int) -> DriftingTable:
+    """A table of the experiment beyond-vestige, whose drifts and classifier are those of this benchmark."""
+    from vestige_papers.beyond import drifting_tables  # here: it imports torch, which reads the number of threads
 
-
-def electricity(months: int) -> Table:
-    """Rows of so many neighbouring months, another window each time."""
-    x = _electricity()
-
-    def rows(rng: np.random.Generator, count: int) -> Cells:
-        long = months * HALF_HOURS_A_MONTH
-        start = rng.integers(len(x) - long)
-        return x[start + rng.permutation(long)[:count]]
-
-    return Table(("number",) * x.shape[1], rows)
-
-
-@functools.cache
-def covertype() -> Table:
-    x = np.load(DATA / "covtype.npz")["x"].astype(float)
-    return _of(x, ["number"] * 10 + ["category"] * 44)
+    return drifting_tables.TABLES[name](*options)
 
 
 @functools.cache
@@ -85,32 +70,6 @@ def mnist(width: int) -> Table:
     x = x - x.mean(0)
     _, vectors = np.linalg.eigh(x.T @ x)
     return _of((x @ vectors[:, ::-1][:, :width]).astype(float), ["number"] * width)
-
-
-def _mixed_rows(rng: np.random.Generator, n: int) -> Cells:
-    """Orders of a shop: text and booleans as codes, dates as days, amounts, counts; missing by reason and by chance."""
-    segment = rng.choice(4, n, p=[0.45, 0.3, 0.15, 0.1])
-    day = np.floor(365 * rng.beta(1 + segment / 2, 1.5)) + rng.choice(7, n)
-    country = np.minimum(rng.geometric(0.25 + 0.1 * (segment == 2), n) - 1, 14)
-    age = np.clip(rng.normal(35 + 8 * segment, 11), 16, 95).round()
-    income = np.exp(rng.normal(7.4 + 0.01 * age + 0.2 * (segment == 1), 0.5))
-    items = 1 + rng.poisson(1 + segment + 1.5 * (day % 7 >= 5))
-    amount = items * np.exp(rng.normal(2 + 0.3 * np.log(income / 2500), 0.7))
-    channel = np.where(rng.random(n) < 1 / (1 + np.exp((age - 45) / 8)), 0, rng.choice([1, 2], n)).astype(float)
-    member = (rng.random(n) < 0.2 + 0.15 * segment).astype(float)
-    discount = np.where(rng.random(n) < 0.7 - 0.3 * member, 0.0, rng.choice([5.0, 10.0, 20.0, 30.0], n))
-    delay = rng.gamma(1.5, 1 + 2.0 * (channel == 2))
-    score = np.tanh(rng.standard_t(3, n) / 3 + 0.2 * segment)
-    income = np.where(rng.random(n) < 0.1 + 0.2 * (channel == 0), np.nan, income)
-    delay = np.where(channel == 1, np.nan, delay)
-    country = np.where(rng.random(n) < 0.03, np.nan, country)
-    return np.stack([segment, day, country, age, income, items, amount, channel, member, discount, delay, score], 1)
-
-
-MIXED = Table(
-    ("category", "number", "category", *["number"] * 4, "category", "category", *["number"] * 3),
-    _mixed_rows,
-)
 
 
 def _heavy_rows(rng: np.random.Generator, n: int) -> Cells:
@@ -131,11 +90,11 @@ def _integer_rows(rng: np.random.Generator, n: int) -> Cells:
     return np.stack([few, many, zeros, dice, steps, (rate + rng.normal(size=n) > 2)], 1).astype(float)
 
 
-TABLES: dict[str, Callable[[], Table]] = {
-    "electricity": lambda: electricity(WINDOW),
-    "electricity month": lambda: electricity(1),
-    "covertype": covertype,
-    "mixed": lambda: MIXED,
+TABLES: dict[str, Callable[[], Table | DriftingTable]] = {
+    "electricity": lambda: _drifting("electricity"),
+    "electricity month": lambda: _drifting("electricity", 1),
+    "covertype": lambda: _drifting("covertype"),
+    "mixed": lambda: _drifting("mixed"),
     "heavy": lambda: Table(("number",) * 6, _heavy_rows),
     "integers": lambda: Table(("number",) * 6, _integer_rows),
     "mnist 16": lambda: mnist(16),
@@ -170,145 +129,6 @@ def _walk(rng: np.random.Generator, n: int) -> Cells:
     for t in range(1, n):
         x[t] = AR * x[t - 1] + steps[t]
     return x
-
-
-# ---- drifts: rows of the same table in, changed rows out
-
-
-class Bed(NamedTuple):
-    """What a drift needs to know of its table: columns it can change, and clusters of rows."""
-
-    numbers: list[int]
-    categories: list[int]
-    clusters: Callable[[Cells], np.ndarray]
-    dependent: list[int]
-
-
-def bed(sample: Cells, kinds: Sequence[str], rng: np.random.Generator) -> Bed:
-    from sklearn.cluster import KMeans
-
-    distinct = [len(np.unique(column[~np.isnan(column)])) for column in sample.T]
-    numbers = [j for j, kind in enumerate(kinds) if kind == "number" and distinct[j] > 20]
-    share = [np.nanmean(column == column) for column in sample.T]
-    categories = [
-        j
-        for j, kind in enumerate(kinds)
-        if kind == "category" and share[j] > 0.5 and 0.1 < np.mean(sample[:, j] == _mode(sample[:, j])) < 0.9
-    ]
-    usable = numbers + categories
-    centre, scale = np.nanmedian(sample, 0), _scale(sample)
-
-    def standard(x: Cells) -> Cells:
-        return np.clip(np.nan_to_num((x - centre) / scale), -4, 4)[:, usable]
-
-    means = KMeans(8, n_init=1, random_state=int(rng.integers(2**31))).fit(standard(sample))
-    ranks = _ranks(sample[:, numbers])
-    bonds = np.abs(np.corrcoef(ranks.T)) - np.eye(len(numbers))
-    dependent = [numbers[i] for i in np.argsort(-bonds.max(0))[: max(3, len(numbers) // 2)]]
-    return Bed(numbers, categories or numbers[:1], lambda x: means.predict(standard(x)), dependent)
-
-
-def _mode(x: np.ndarray) -> float:
-    values, counts = np.unique(x[~np.isnan(x)], return_counts=True)
-    return float(values[counts.argmax()])
-
-
-def _scale(x: Cells) -> np.ndarray:
-    low, high = np.nanquantile(x, [0.1, 0.9], axis=0)
-    spread = (high - low) / 2.56
-    return np.where(spread > 0, spread, 1.0)
-
-
-def _ranks(x: Cells) -> Cells:
-    filled = np.where(np.isnan(x), np.nanmedian(x, 0), x)
-    return (filled.argsort(0).argsort(0) + 0.5) / len(x) * 2 - 1
-
-
-def shift(x: Cells, b: Bed, rng: np.random.Generator, size: float) -> Cells:
-    """One column moves by `size` scales."""
-    j = rng.choice(b.numbers)
-    x = x.copy()
-    x[:, j] += size * _scale(x[:, [j]])[0]
-    return x
-
-
-def scale(x: Cells, b: Bed, rng: np.random.Generator, size: float) -> Cells:
-    """One column is stretched about its median."""
-    j = rng.choice(b.numbers)
-    x = x.copy()
-    x[:, j] = np.nanmedian(x[:, j]) + (1 + size) * (x[:, j] - np.nanmedian(x[:, j]))
-    return x
-
-
-def broken(x: Cells, b: Bed, rng: np.random.Generator, size: float) -> Cells:
-    """A share of the rows has one column of another row."""
-    j = rng.choice(b.dependent)
-    x = x.copy()
-    some = np.flatnonzero(rng.random(len(x)) < size)
-    x[some, j] = x[rng.permutation(some), j]
-    return x
-
-
-def _resampled(x: Cells, weights: np.ndarray, rng: np.random.Generator) -> Cells:
-    """Rows kept with a chance proportional to their weight: no row twice."""
-    return x[rng.random(len(x)) < weights / weights.max()]
-
-
-def shares(x: Cells, b: Bed, rng: np.random.Generator, size: float) -> Cells:
-    """The odds of one category (or of a quarter of a number's range) are multiplied by 1 + `size`."""
-    j = rng.choice(b.categories)
-    column = x[:, j]
-    if len(np.unique(column[~np.isnan(column)])) > 20:
-        low = rng.choice([0.0, 0.25, 0.5, 0.75])
-        one = (column >= np.nanquantile(column, low)) & (column <= np.nanquantile(column, low + 0.25))
-    else:
-        values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
-        one = column == rng.choice(values[counts >= 0.05 * len(x)])
-    return _resampled(x, 1 + size * one, rng)
-
-
-def modes(x: Cells, b: Bed, rng: np.random.Generator, size: float) -> Cells:
-    """A share of one cluster of eight is lost."""
-    found = b.clusters(x)
-    return _resampled(x, 1 - size * (found == rng.choice(np.unique(found))), rng)
-
-
-def threeway(x: Cells, b: Bed, rng: np.random.Generator, size: float) -> Cells:
-    """The parity of three columns' signs about their medians changes, and no pair of signs does."""
-    chosen = rng.choice(b.numbers, 3, replace=False)
-    a, c, d = (np.where(np.nan_to_num(x[:, j] - np.nanmedian(x[:, j])) > 0, 1.0, -1.0) for j in chosen)
-    known = np.stack([np.ones(len(x)), a, c, d, a * c, a * d, c * d], 1)
-    parity = a * c * d
-    rest = parity - known @ np.linalg.lstsq(known, parity, rcond=None)[0]
-    return _resampled(x, np.clip(1 + size * rest, 0, None), rng)
-
-
-DRIFTS: dict[str, tuple[Callable[..., Cells], tuple[float, float]]] = {
-    "shift": (shift, (0.1, 0.2)),
-    "scale": (scale, (0.12, 0.25)),
-    "broken correlation": (broken, (0.3, 0.7)),
-    "category shares": (shares, (0.3, 0.7)),
-    "lost modes": (modes, (0.3, 0.7)),
-    "three-way": (threeway, (0.15, 0.3)),
-}
-
-
-def boosting(p: Cells, q: Cells, kinds: Sequence[str], seed: int) -> float:
-    """p-value of a classifier that keeps the rows: trained on halves, ranks of the other halves."""
-    from scipy.stats import mannwhitneyu
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    rng = np.random.default_rng(seed)
-    p, q = p[rng.permutation(len(p))], q[rng.permutation(len(q))]
-    half_p, half_q = len(p) // 2, len(q) // 2
-    x = np.concatenate([p[:half_p], q[:half_q]])
-    y = np.repeat([0, 1], [half_p, half_q])
-    model = HistGradientBoostingClassifier(
-        max_iter=60, learning_rate=0.08, max_leaf_nodes=12, min_samples_leaf=15, early_stopping=False,
-        categorical_features=[kind == "category" for kind in kinds], class_weight="balanced", random_state=seed,
-    ).fit(x, y)  # fmt: skip
-    scores = [model.decision_function(side) for side in (q[half_q:], p[half_p:])]
-    return float(mannwhitneyu(*scores, alternative="greater").pvalue)
 
 
 # ---- runs
@@ -353,11 +173,13 @@ def level_cell(name: str, reference: int) -> list[dict[str, Any]]:
 
 def power_cell(name: str, reference: int, *, rival: bool = True) -> list[dict[str, Any]]:
     """Every drift of both sizes at both numbers of new rows, against one reference."""
+    from vestige_papers.beyond.drifting_tables import DRIFTS, boosting, changeable
+
     rng = np.random.default_rng([11, reference, sum(name.encode())])
-    table, rows = TABLES[name](), []
-    drawn = table.rows(rng, POWER_N + 3600 if name == "electricity" else POWER_N + 9000)
+    table, rows = _drifting(name), []
+    drawn = table.rows(rng, POWER_N + table.spare)
     p, rest = drawn[:POWER_N], drawn[POWER_N:]
-    test, b = _drift_test(p, table.kinds, reference), bed(p, table.kinds, rng)
+    test, b = _drift_test(p, table.kinds, reference), changeable(p, table.kinds, rng)
     for m, (drift, (change, strengths)) in itertools.product(POWER_SIZES, DRIFTS.items()):
         for size in strengths:
             q = change(rest[rng.permutation(len(rest))], b, rng, size)[:m]
@@ -434,6 +256,8 @@ def level_rows() -> list[list[str]]:
 
 def power_rows() -> list[list[str]]:
     """A table, size and drift a row: ours and the classifier's share below 5 %, mean over both strengths."""
+    from vestige_papers.beyond.drifting_tables import DRIFTS
+
     rows = []
     for name, m in itertools.product(PARTS["power"][1], POWER_SIZES):
         tests = [row for cell in stored("power", name).values() for row in cell if row["m"] == m]
