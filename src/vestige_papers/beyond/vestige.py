@@ -91,7 +91,7 @@ class BeyondVestigeConfig:
     reference: int = 5000
     new: tuple[int, ...] = (500, 2000)
     references: int = 2  # of a unit
-    batches: int = 1  # units of a table
+    batches: int = 3  # units of a table, for each seed
     nulls: int = 10  # tests of rows that did not drift, of each size and reference
     # chains
     bed: str = ""
@@ -547,7 +547,7 @@ class BeyondVestige(Experiment[BeyondVestigeConfig]):
         "smoke": BeyondVestigeConfig(
             sets=("digits",), classes=1, n=50, times=2, taught=200, epochs=1, paths=("noise",), severities=2,
             made=("vae",), steps=5, estimator="logistic", tables=("mixed",), reference=400, new=(100,), references=1,
-            nulls=2, beds=("fig2a",), n_steps=2, chain_n=200,
+            batches=1, nulls=2, beds=("fig2a",), n_steps=2, chain_n=200,
         ),
         "laptop": BeyondVestigeConfig(),
         "paper": BeyondVestigeConfig(classes=6, batches=8, chain_n=10_000, chains=3),
@@ -555,7 +555,7 @@ class BeyondVestige(Experiment[BeyondVestigeConfig]):
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 2}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "nearly everything: a class of 8 x 8 digits, a quick ratio, one small table, two steps of one chain.",
-        "laptop": "one class of each data set for a seed and another for the second (six for each); two of 16 "
+        "laptop": "one class of each data set for a seed and another for the second (six for each); six of 16 "
         "references of a table a seed; one chain of 5000 samples a drift and seed for three of 10000.",
     }
 
