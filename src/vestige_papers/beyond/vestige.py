@@ -583,9 +583,9 @@ class BeyondVestige(Experiment[BeyondVestigeConfig]):
         return [*images, *tables, *chains]
 
     def config(self, config: BeyondVestigeConfig) -> dict[str, Any]:
-        """What determines a unit: the fields of its part."""
-        whole = super().config(config)
-        return {"experiment": whole["experiment"]} | {key: whole[key] for key in FIELDS[config.part]}
+        """What determines a unit: the fields of its part; those of others are as they come."""
+        own = {name: getattr(config, name) for name in FIELDS[config.part]}
+        return super().config(replace(BeyondVestigeConfig(), **own))
 
     def versions(self, config: BeyondVestigeConfig) -> dict[str, int]:
         """Those of the classifier and of the vestige, where they take part."""
