@@ -25,7 +25,8 @@ def test_progress_says_which_part_is_under_way(demo_run):
     heard = demo_run.heard
     said = list(dict.fromkeys(what for what, _ in heard))
     learners = [f"{name} learns" for name in (demo.REFERENCE, *demo.LEARNERS)]
-    assert said == ["a generator learns digit after digit", *learners, "weights correct a biased set"]
+    first = "half of the digits are kept and deleted"
+    assert said == [first, "a generator learns digit after digit", *learners, "weights correct a biased set"]
     assert min(share for what, share in heard if what == said[-1]) < 1  # said before it, not after it
 
 

@@ -1,4 +1,4 @@
-"""First part: a generator learns digit after digit, the data is deleted, and a monitor follows without it.
+"""Second part: a generator learns digit after digit, the data is deleted, and a monitor follows without it.
 
 The generator is a variational auto-encoder (`nets.vae`) whose prior is N(m_c, I) for digit c, with m_c learnt: a sample
 of c is the decoder's answer to a draw from there, plus the Gaussian noise of the likelihood. At each digit it is

@@ -1,11 +1,12 @@
-"""The demo: three of the package's jobs on the handwritten digits that ship with scikit-learn.
+"""The demo: four of the package's jobs on the handwritten digits that ship with scikit-learn.
 
-`follow` follows a generator whose data is deleted (see `drift`). `learn` compares four learners on single-head Split
-digits, two digits at a time, each run watched by an audit; `joint`, which keeps all data, is the reference of
-intransigence (RWalk Eq. 4) and no contender: nobody may keep all. `reweight` corrects a biased sample set (LFIW section
-2): half of the digits stand for the data; of the other half digit c stays with probability skew^c, which is the biased
-set that somebody was given. The weights are a ratio of the two sets in a few principal components: they see no label.
-The labels, which the demo kept, then tell how far the shares of the digits came back.
+`keep_and_compare` deletes half of the digits and asks what remains of them (see `kept`). `follow` follows a generator
+whose data is deleted (see `drift`). `learn` compares four learners on single-head Split digits, two digits at a time,
+each run watched by an audit; `joint`, which keeps all data, is the reference of intransigence (RWalk Eq. 4) and no
+contender: nobody may keep all. `reweight` corrects a biased sample set (LFIW section 2): half of the digits stand for
+the data; of the other half digit c stays with probability skew^c, which is the biased set that somebody was given. The
+weights are a ratio of the two sets in a few principal components: they see no label. The labels, which the demo kept,
+then tell how far the shares of the digits came back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from vestige import data
 from vestige.cli.demo.drift import DigitDrift, DriftConfig, follow
+from vestige.cli.demo.kept import KeptConfig, KeptDigits, keep_and_compare
 from vestige.continual.audit import Audit, audited_run, from_record
 from vestige.continual.learners import build
 from vestige.continual.protocol import Progress
@@ -117,14 +119,15 @@ def reweight(data: DataSet, *, seed: int) -> Reweighted:
     return Reweighted(target, is_digit.mean(0), shares.value, shares.std_error, found)
 
 
-# What part of the time the first two parts take, for a bar.
-DRIFT_SHARE, LEARNERS_SHARE = 0.4, 0.55
+# What part of the time the first three parts take, for a bar.
+KEPT_SHARE, DRIFT_SHARE, LEARNERS_SHARE = 0.15, 0.35, 0.45
 
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """The settings of the first two parts."""
+    """The settings of the first three parts."""
 
+    kept: KeptConfig = field(default_factory=KeptConfig)
     drift: DriftConfig = field(default_factory=DriftConfig)
     learners: LearnersConfig = field(default_factory=LearnersConfig)
 
@@ -134,10 +137,11 @@ DEFAULT = DemoConfig()
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the three parts found."""
+    """What the four parts found."""
 
     seed: int
     config: DemoConfig
+    kept: KeptDigits
     drift: DigitDrift
     records: dict[str, Record]  # the reference first
     reweighted: Reweighted
@@ -170,28 +174,39 @@ class DemoResult:
             "rows": len(corrected.weighing.weights),
             "verdict": corrected.weighing.final.verdict,
         }
-        return plain({"seed": self.seed, "generator": generator, "learners": learners, "weights": weights})
+        kept = {
+            name: {"p_value": one.p_value, "js": one.divergences["js"], "missed": one.reach.missed}
+            for name, one in self.kept.found.items()
+        }
+        told = {"seed": self.seed, "kept": kept, "generator": generator, "learners": learners, "weights": weights}
+        return plain(told)
 
 
 def run(
     *, seed: int = 0, config: DemoConfig | None = None, on_progress: Callable[[str, float], None] = lambda _w, _s: None
 ) -> DemoResult:
-    """All three parts; `on_progress` hears what is going on and the share of everything that is done."""
+    """All parts; `on_progress` hears what is going on and the share of everything that is done."""
     config = config or DEFAULT
     dataset = data.load("digits")
     methods = [REFERENCE, *LEARNERS]
 
+    def keeping(done: int) -> None:
+        on_progress("half of the digits are kept and deleted", KEPT_SHARE * done / 4)
+
     def digits(done: int) -> None:
-        on_progress("a generator learns digit after digit", DRIFT_SHARE * done / config.drift.digits)
+        share = KEPT_SHARE + DRIFT_SHARE * done / config.drift.digits
+        on_progress("a generator learns digit after digit", share)
 
     def learning(name: str, share: float) -> None:
         done = (methods.index(name) + share) / len(methods)
-        on_progress(f"{name} learns", DRIFT_SHARE + LEARNERS_SHARE * done)
+        on_progress(f"{name} learns", KEPT_SHARE + DRIFT_SHARE + LEARNERS_SHARE * done)
 
+    keeping(0)
+    kept = keep_and_compare(dataset, config.kept, seed=seed, on_step=keeping)
     digits(0)
     drift = follow(dataset, config.drift, seed=seed, on_step=digits)
     records = learn(dataset, config.learners, seed=seed, on_progress=learning)
-    on_progress("weights correct a biased set", DRIFT_SHARE + LEARNERS_SHARE)
+    on_progress("weights correct a biased set", KEPT_SHARE + DRIFT_SHARE + LEARNERS_SHARE)
     corrected = reweight(dataset, seed=seed)
     on_progress("weights correct a biased set", 1.0)
-    return DemoResult(seed, config, drift, records, corrected)
+    return DemoResult(seed, config, kept, drift, records, corrected)

@@ -1,4 +1,4 @@
-"""`vestige demo`: three of the package's jobs, on data that ships with it, and a page about them."""
+"""`vestige demo`: four of the package's jobs, on data that ships with it, and a page about them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from vestige.cli import output
 
 @dataclass(frozen=True)
 class DemoVerb(output.SeededVerb):
-    """Three jobs on handwritten digits that ship with the package, in under two minutes, and a page about them.
+    """Four jobs on handwritten digits that ship with the package, in about two minutes, and a page about them.
 
-    A generator learns digit after digit while the data is deleted, and a monitor follows it without; four learners are
-    compared on pairs of digits, and the comparison is audited; weights correct a biased sample set.
+    Half of the digits are kept as a small file and deleted, and new ones are held against it; a generator learns digit
+    after digit while the data is deleted, and a monitor follows it without; four learners are compared on pairs of
+    digits, and the comparison is audited; weights correct a biased sample set.
     """
 
     out: Annotated[Path, arg(metavar="DIR")] = Path("demo-report")
