@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -61,6 +61,7 @@ class Tested(NamedTuple):
     untested: str = FEW_BY_WEIGHT
 
 
+@runtime_checkable
 class Pair(Protocol):
     """The data `p`, by its rows or by what stands for them, and new rows `q`."""
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from vestige.core import Estimate
 from vestige.ratios.divergences import FAMILY
@@ -47,6 +47,7 @@ LEAST_BY_HELLINGER: dict[str, Callable[[float], float]] = {
 UNSURE = "how far the reference draws are from the data could not be told when the rows were here"
 
 
+@runtime_checkable
 class ErrorLimits(Protocol):
     """How far what stands for the data is from it, by the name of a divergence or metric."""
 
