@@ -65,7 +65,7 @@ class ExclusiveColumns:
         is_one = cells[:, list(group)] == 1
         place = is_one.double().argmax(1)
         place[torch.tensor([j in self.rare for j in group])[place]] = 0  # the most frequent
-        return torch.where(is_one.any(1), 1.0 + place, 0.0)
+        return torch.where(is_one.any(1), 1 + place, 0).to(cells.dtype)
 
     def spread(self, joined: Float64[Tensor, "n k"]) -> Float64[Tensor, "n c"]:
         """The inverse of `joined`."""

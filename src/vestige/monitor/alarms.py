@@ -117,7 +117,9 @@ def sentences(alarms: Alarms) -> list[str]:
     return [f"{alarm}; this watches {tasks}" for alarm, tasks in zip(DEFAULT, whom, strict=True)]
 
 
-def held(alarms: Alarms, reports: Sequence[StepReport]) -> tuple[tuple[FiredAlarm, ...], tuple[Refusal, ...]]:
+def held(
+    alarms: Sequence[Alarm | DriftAlarm] | None, reports: Sequence[StepReport]
+) -> tuple[tuple[FiredAlarm, ...], tuple[Refusal, ...]]:
     """What fires at the last of `reports`, which are all steps from the first, and what cannot be told."""
     now, found = reports[-1], list[FiredAlarm | Refusal]()
     for alarm in DEFAULT if alarms is None else alarms:

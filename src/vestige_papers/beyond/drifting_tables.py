@@ -33,7 +33,7 @@ HALF_HOURS_A_MONTH = 1461  # of 30.4 days
 WINDOW = 6  # months
 CLUSTERS = 8
 MANY_VALUES = 20  # a column of more is a number whose range can be cut
-Cells = Float64[np.ndarray, "n c"]
+Cells = Float64[np.ndarray, "_ c"]
 
 
 @dataclass(frozen=True)
