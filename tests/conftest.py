@@ -19,6 +19,20 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_own_errors():
+    """A vestige is kept in many tests, and the error of its draws is half of the cost: a quick ratio tells it here."""
+    from vestige.vestiges import reference
+
+    reference.ERRORS_BY = reference.fast()
+
+
+@pytest.fixture
+def own_errors_of_users(monkeypatch):
+    """The error of a vestige's draws as users have it."""
+    monkeypatch.setattr("vestige.vestiges.reference.ERRORS_BY", "auto")
+
+
 @pytest.fixture(autouse=True)
 def no_width_of_a_terminal(monkeypatch):
     """A runner may pass its own terminal's width on; tables in tests are as wide as they are in a pipe."""

@@ -13,6 +13,7 @@ STORED = cases.read()
 ENTRIES = [(kind, name) for kind, entries in cases.KINDS.items() for name in entries.names]
 
 
+@pytest.mark.usefixtures("own_errors_of_users")
 @pytest.mark.parametrize(("kind", "name"), ENTRIES, ids=[f"{kind}/{name}" for kind, name in ENTRIES])
 def test_the_numbers_are_those_that_were_stored(kind, name):
     entry = STORED[kind][name]

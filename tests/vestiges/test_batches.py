@@ -296,13 +296,13 @@ needs_linux = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="
 
 @needs_linux
 def test_files_are_read_within_less_memory_than_they_take(tmp_path):
-    arrays = sparse_npy(tmp_path / "a.npy", (500_000, 32))  # 128 MB
-    tables = repeated_parquet(tmp_path / "a.parquet", 250_000, 12, 5)  # 120 MB of numbers
-    array, table, _ = run_large(1e8, arrays, tables, rows=8192)
-    assert (array["n"], array["rows"], array["sample"]) == (500_000, 500_000, 1000)
-    assert table["n"] == table["rows"] == 1_250_000
-    sums = [5 * (np.arange(250_000) % 7 / 2 + i).sum() for i in range(12)]
-    assert table["sums"] == pytest.approx([*sums, 5 * 3 * 62_500])
+    arrays = sparse_npy(tmp_path / "a.npy", (800_000, 32))  # 205 MB
+    tables = repeated_parquet(tmp_path / "a.parquet", 250_000, 12, 8)  # 192 MB of numbers
+    array, table, _ = run_large(1.6e8, arrays, tables, rows=8192)
+    assert (array["n"], array["rows"], array["sample"]) == (800_000, 800_000, 1000)
+    assert table["n"] == table["rows"] == 2_000_000
+    sums = [8 * (np.arange(250_000) % 7 / 2 + i).sum() for i in range(12)]
+    assert table["sums"] == pytest.approx([*sums, 8 * 3 * 62_500])
     assert table["features"][-5:] == ["t = a", "t = b", "t = c", "t is other", "t is missing"]
 
 

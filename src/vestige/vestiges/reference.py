@@ -48,6 +48,7 @@ TILT_ROWS, CHOICE_ROWS, PAIR_ROWS = 6000, 2000, 2000
 PARTS_MOST = 16  # of a union, beyond which its draws are fitted anew
 CLIP, ROWS_A_PRODUCT, RELU, RIDGE = 4.5, 20.0, 64, 1e-4  # of the balancing, as in chains
 DIVERGENCES = ("js", "hellinger2")
+ERRORS_BY: str | Stack = "auto"  # what learns the ratio that the own error rests on
 CANDIDATES = ("mixture", "copula", "trees")  # the simplest first, which is taken where it is no worse
 CLOSE = 0.002  # nats of JS that are no difference
 
@@ -287,7 +288,8 @@ def _divergences(
 ) -> dict[str, Estimate]:
     """JS and squared Hellinger, which are symmetric, so that the draws may stand on the weighted side."""
     try:
-        ratio = held_out(rows, draws, q_weights=weights, seed=rng.child_seed(seed, f"error{ending}"))
+        own = rng.child_seed(seed, f"error{ending}")
+        ratio = held_out(rows, draws, q_weights=weights, estimator=ERRORS_BY, seed=own)
     except NotEstimable as error:
         return {f"{name}{ending}": Estimate.refused(str(error), name=name) for name in DIVERGENCES}
     found = learnt(DIVERGENCES, *ratio.sides(weights), ratio.refit(weights))
