@@ -41,11 +41,11 @@ def sentences(found: DemoResult) -> list[str]:
     final = corrected.weighing.final
     like, lacking, thicker = (found.kept.found[name] for name in (LIKE, LACKING, THICKER))
     missed = lacking.reach.missed
-    said = f"about {missed.value:.0%} of the deleted digits are nowhere in it" if missed.value else "no part was missed"
+    said = f", and about {missed.value:.0%} of the deleted digits are nowhere in it" if missed.value else ""
     return [
         f"The data is gone: a file of {found.kept.file_bytes / 1e3:.0f} kB stands for {found.kept.rows} images "
         f"({found.kept.row_bytes / 1e3:.0f} kB). New images like them: p = {like.p_value:.2g}. {LACKING.capitalize()}: "
-        f"p = {lacking.p_value:.2g}, {said}. {THICKER.capitalize()}: p = {thicker.p_value:.2g}.",
+        f"p = {lacking.p_value:.2g}{said}. {THICKER.capitalize()}: p = {thicker.p_value:.2g}.",
         f"The generator drifts: after a digit's data is deleted its samples move away from it by {truly:.3f} nats of "
         f"Jensen-Shannon divergence on average. The monitor, which keeps no data, says {by_monitor:.3f}; its values "
         f"are {float(drift.gone.mean()):.3f} off those computed with the data.",
