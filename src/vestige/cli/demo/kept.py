@@ -22,6 +22,7 @@ from vestige.ratios import Stack
 from vestige.vestiges import Comparison, compare, keep
 
 LIKE, LACKING, THICKER = "like the kept ones", "without 0, 1 and 2", "with a thicker pen"
+SIDES = ("the kept digits", "the new digits")  # for sentences
 LOST = 3  # digits that the second set lacks
 
 
@@ -60,6 +61,6 @@ def keep_and_compare(
     found = {}
     for name, images in new.items():
         estimator = Stack(**Stack.presets["fast"])
-        found[name] = compare(kept, seen.codes(images).double(), estimator=estimator, names=("data", name), seed=seed)
+        found[name] = compare(kept, seen.codes(images).double(), estimator=estimator, names=SIDES, seed=seed)
         on_step(1 + len(found))
     return KeptDigits(len(half), x[half].numel() * x.element_size(), file_bytes, found)
