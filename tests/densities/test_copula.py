@@ -1,11 +1,14 @@
 """The copula on laws that are Gaussian copulas, where every number is known."""
 
+import math
+
 import numpy as np
 import pytest
-from scipy.stats import norm, spearmanr
+import torch
+from scipy.stats import multivariate_normal, norm, spearmanr
 
 from vestige import densities
-from vestige.densities.copula import correlations, mean_scores
+from vestige.densities.copula import GaussianCopula, correlations, mean_scores
 
 G = np.random.default_rng(0)
 R = np.array([[1.0, 0.8, -0.5], [0.8, 1.0, -0.2], [-0.5, -0.2, 1.0]])
@@ -61,3 +64,30 @@ def test_what_is_missing_goes_with_the_column_that_decides_it():
     assert gone.mean() == pytest.approx(norm.sf(1.0), abs=0.02)
     assert drawn[gone, 0].mean() > 1.0
     assert abs(np.corrcoef(drawn[~gone][:, :2].T)[0, 1] - np.corrcoef(x[z[:, 0] <= 1][:, :2].T)[0, 1]) < 0.06
+
+
+def test_the_log_density_of_two_normal_columns_is_that_of_scipy():
+    rng = np.random.default_rng(0)
+    covariance = [[1.0, 0.6], [0.6, 1.0]]
+    x = rng.multivariate_normal([0, 0], covariance, 40_000)
+    density = GaussianCopula(pseudo_rows=0.0).fit(x)
+    near = x[(np.abs(x) < 1.5).all(1)][:2000]
+    found = density.log_density(near).numpy()
+    theirs = multivariate_normal([0, 0], covariance).logpdf(near)
+    assert np.abs(found - theirs).mean() < 0.1  # what 128 bins a column cost
+    assert abs((found - theirs).mean()) < 0.02
+
+
+def test_the_log_density_of_cells_is_the_chance_of_a_draw_with_missing_values_too():
+    rng = np.random.default_rng(1)
+    z = rng.multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], 20_000)
+    cells = np.stack([(z[:, 0] > 0.3), np.digitize(z[:, 1], [-0.5, 0.5])], 1).astype(float)
+    cells[rng.random(20_000) < 0.2, 0] = np.nan
+    density = GaussianCopula().fit(cells, ("category", "category"))
+    every = torch.tensor([[a, b] for a in (0.0, 1.0, math.nan) for b in (0.0, 1.0, 2.0)], dtype=torch.float64)
+    chance = density.log_density(every).exp()
+    assert float(chance.sum()) == pytest.approx(1, abs=0.02)
+    drawn = density.draw(100_000, seed=2)
+    for row, expected in zip(every, chance, strict=True):
+        held = ((drawn == row) | (drawn.isnan() & row.isnan())).all(1).double().mean()
+        assert float(held) == pytest.approx(float(expected), abs=0.01)

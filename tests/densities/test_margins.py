@@ -1,5 +1,6 @@
 """A column as codes, and back: what is kept is on a grid and over enough rows, and what is drawn has the same law."""
 
+import itertools
 import math
 
 import numpy as np
@@ -156,3 +157,37 @@ def test_groups_are_of_equal_share_or_the_largest_alone():
     assert np.bincount(groups).tolist() == pytest.approx([12.5] * 8, abs=1)
     some = group_codes(np.array([0.1, 0.5, 0.05, 0.3, 0.05]), 3, False)
     assert some.tolist() == [2, 0, 2, 1, 2]
+
+
+@pytest.mark.parametrize("rounded", [None, 0, 1])
+def test_the_density_within_codes_integrates_to_their_shares_and_is_that_of_draws(rounded):
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.normal(0, 3, 3000), rng.exponential(4, 2000), np.full(600, 2.5)])
+    x = x if rounded is None else np.round(x, rounded)
+    codes = Codes(margin_of(x, "number", 50), "number")
+    drawn_codes = rng.choice(len(codes), 200_000, p=codes.share / codes.share.sum())
+    drawn = codes.values(drawn_codes, rng.random(200_000))
+    free = ~codes.is_atom[drawn_codes]
+    if rounded is None:
+        grid = np.linspace(-80, 200, 2_000_001)[1:]
+        read = codes.read(grid)
+        inside = ~codes.is_atom[read]
+        density = np.where(inside, codes.share[read] * np.exp(codes.log_within(read, grid)), 0.0)
+        assert density.sum() * (grid[1] - grid[0]) == pytest.approx(codes.share[~codes.is_atom].sum(), rel=1e-3)
+        edges = np.quantile(drawn[free], np.linspace(0.001, 0.999, 30))
+        held = np.histogram(drawn[free], edges)[0] / len(drawn)
+        theirs = [density[(grid > a) & (grid <= b)].sum() * (grid[1] - grid[0]) for a, b in itertools.pairwise(edges)]
+        np.testing.assert_allclose(held, theirs, atol=4e-3)
+    else:
+        values, counts = np.unique(drawn, return_counts=True)
+        read = codes.read(values)
+        chance = codes.share[read] * np.exp(codes.log_within(read, values))
+        assert chance.sum() == pytest.approx(1, abs=2e-3)
+        many = counts > 400
+        np.testing.assert_allclose(counts[many] / len(drawn), chance[many], rtol=0.2)
+    low, high = codes.positions(drawn_codes, drawn)
+    position = low + (high - low) * rng.random(len(drawn))  # is uniform by definition
+    np.testing.assert_allclose(np.histogram(position, 20, (0, 1))[0] / len(drawn), 1 / 20, atol=3e-3)
+    if rounded is None:
+        back = codes.values(drawn_codes, codes.below(drawn_codes, drawn))
+        np.testing.assert_allclose(back[free], drawn[free], rtol=1e-6, atol=1e-6)

@@ -214,3 +214,34 @@ def test_trees_grow_on_so_many_rows_and_count_all():
     assert max(density.report_["leaves"]) <= 20
     drawn = density.draw(20_000).numpy()
     assert np.corrcoef(drawn.T)[0, 1] == pytest.approx(np.corrcoef(x.T)[0, 1], abs=0.05)
+
+
+def test_the_log_density_is_the_chance_of_a_draw_with_missing_values_and_joined_columns():
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 3, 8000), rng.integers(0, 2, 8000)
+    code = np.where(rng.random(8000) < 0.7, a, rng.integers(0, 4, 8000))  # one-hot: four columns, or none
+    cells = np.concatenate([np.stack([a, b], 1), np.eye(4)[code]], 1)
+    cells[:, 1] = np.where((a == 2) & (rng.random(8000) < 0.5), np.nan, cells[:, 1])
+    kinds = ("category", "category", *("number",) * 4)
+    density = densities.build("trees").fit(cells, kinds)
+    assert density.exclusive_ is not None
+    every = [[a, b, *np.eye(4)[c]] for a in range(3) for b in (0, 1, math.nan) for c in range(4)]
+    rows = torch.tensor(np.array(every, dtype=float))
+    chance = density.log_density(rows).exp()
+    assert float(chance.sum()) == pytest.approx(1, abs=2e-3)
+    drawn = density.draw(60_000, seed=2)
+    for row, expected in zip(rows, chance, strict=True):
+        held = ((drawn == row) | (drawn.isnan() & row.isnan())).all(1).double().mean()
+        assert float(held) == pytest.approx(float(expected), abs=0.006)
+
+
+def test_the_log_density_of_dependent_numbers_is_near_that_of_the_law():
+    rng = np.random.default_rng(2)
+    x = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], 20_000)
+    fresh = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], 4000)
+    density = densities.build("trees").fit(x)
+    found = density.log_density(fresh).numpy()
+    truth = -np.log(2 * np.pi * 0.6) - (fresh[:, 0] ** 2 + fresh[:, 1] ** 2 - 1.6 * fresh.prod(1)) / 0.72
+    finite = np.isfinite(found)
+    assert finite.mean() > 0.995
+    assert 0 < (truth - found)[finite].mean() < 0.1  # its Kullback-Leibler divergence

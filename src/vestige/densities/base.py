@@ -2,7 +2,8 @@
 
 Rows are *cells*: one number a column, and a kind for each column. A "number" is any finite value; a "category" is a
 code 0 .. k-1; NaN stands for a missing value. A density is a dataclass: its fields are its configuration, `fit` learns,
-what was learnt ends in `_`. A subclass writes `_fit` and `_draw`; checks, seeds, saving and loading are done here.
+what was learnt ends in `_`. A subclass writes `_fit`, `_draw` and `_log_density`; checks, seeds, saving and loading are
+done here.
 
 What stays of the rows is little on purpose. No number is taken over fewer than `ROWS_TOGETHER` rows; edges of bins and
 split points lie on a grid that follows from a column's rounded scale, not on values of rows; no extremes are kept;
@@ -83,6 +84,16 @@ class Density(Stored, ABC):
         drawn = self._draw(n, checks.whole(seed, "seed", owner))
         return drawn if self.exclusive_ is None else self.exclusive_.spread(drawn)
 
+    def log_density(self, cells: ArrayLike) -> Float64[Tensor, " n"]:
+        """log p of each row, in nats per unit of its numbers; of what has a chance by itself (atoms, codes, numbers of
+        a lattice, missing values) that chance. A value that no draw has counts as the one that it is read as.
+        """
+        owner = f"{type(self).__name__}.log_density"
+        rows = admit_cells(cells, "cells", owner, width=len(self._fitted(owner)))
+        if not self.takes_missing and bool(rows.isnan().any()):
+            checks.refuse("cells", owner, "without missing values", f"{int(rows.isnan().sum())} of them")
+        return self._log_density(rows if self.exclusive_ is None else self.exclusive_.joined(rows))
+
     @property
     def _kinds(self) -> tuple[str, ...]:
         """The kinds that `_fit` saw."""
@@ -95,6 +106,10 @@ class Density(Stored, ABC):
     @abstractmethod
     def _draw(self, n: int, seed: int) -> Float64[Tensor, "n c"]:
         """`n` rows."""
+
+    @abstractmethod
+    def _log_density(self, cells: Float64[Tensor, "n c"]) -> Float64[Tensor, " n"]:
+        """log p of each row."""
 
     def config(self) -> dict[str, Any]:
         """The configuration as plain JSON."""

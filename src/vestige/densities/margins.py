@@ -295,6 +295,63 @@ class Codes:
             x[free] = np.round(whole, round(-math.log10(self.margin.resolution)))
         return np.where(code == len(self), np.nan, x)
 
+    def below(self, code: IntArray, column: FloatArray) -> FloatArray:
+        """The share of each code that lies below a number: the inverse of `values` on no lattice."""
+        known = np.minimum(code, len(self) - 1)
+        low, wide = self.low[known], np.where(self.is_atom, 1.0, self.high - self.low)[known]
+        share = np.clip((column - low) / wide, 0.0, 1.0)
+        for side, tail_code in ((0, 0), (1, len(self) - 1)):
+            if float(self.margin.scale[side]) > 0:
+                rows = known == tail_code
+                x = column[rows]
+                far = self._nearer(self.high[tail_code] - x if side == 0 else x - self.low[tail_code], side)
+                share[rows] = 1 - far if side == 0 else far
+        return share
+
+    def positions(self, code: IntArray, column: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """From where to where in [0, 1] each value stands; both are one where no value has a chance of its own."""
+        start, share = (np.cumsum(self.share) - self.share)[code], self.share[code]
+        atom, step = self.is_atom[code], self.margin.resolution
+        x = np.floor(column / step + 1e-9) * step if step > 0 else column
+        low = np.where(atom, 0.0, self.below(code, x))
+        high = np.where(atom, 1.0, self.below(code, x + step))
+        return start + low * share, start + high * share
+
+    def log_within(self, code: IntArray, column: FloatArray) -> FloatArray:
+        """log of the density of a number within its code; of atoms, categories and missing values 0.
+
+        On a lattice it is the chance of the number, to which draws are rounded down.
+        """
+        found, free = np.zeros(len(code)), (code < len(self)) & ~self.is_atom[np.minimum(code, len(self) - 1)]
+        rows, x, step = code[free], column[free], self.margin.resolution
+        with np.errstate(divide="ignore"):
+            if step > 0:
+                start = np.floor(x / step + 1e-9) * step
+                found[free] = np.log(np.maximum(self.below(rows, start + step) - self.below(rows, start), 0.0))
+                return found
+            low, high = self.low[rows], self.high[rows]
+            inside = np.where((x >= low) & (x <= high), -np.log(high - low), -np.inf)
+            for side, tail_code in ((0, 0), (1, len(self) - 1)):
+                scale, shape, reach = (
+                    float(p[side]) for p in (self.margin.scale, self.margin.shape, self.margin.reach)
+                )
+                if scale > 0:
+                    own = rows == tail_code
+                    far = high[own] - x[own] if side == 0 else x[own] - low[own]
+                    left = np.log(np.maximum(1 + shape * far / scale, 0.0))
+                    slope = -(1 + 1 / shape) * left if abs(shape) > 1e-6 else -far / scale
+                    whole = np.log(scale * (1 - survival(reach, scale, shape)))
+                    inside[own] = np.where((far >= 0) & (far <= reach), slope - whole, -np.inf)
+        found[free] = inside
+        return found
+
+    def _nearer(self, far: FloatArray, side: int) -> FloatArray:
+        """The share of a tail that lies nearer to its inner edge: the inverse of `_beyond`."""
+        scale, shape, reach = (float(part[side]) for part in (self.margin.scale, self.margin.shape, self.margin.reach))
+        x = np.clip(far, 0.0, reach)
+        log_left = -np.log1p(shape * x / scale) / shape if abs(shape) > 1e-6 else -x / scale
+        return -np.expm1(log_left) / (1 - survival(reach, scale, shape))
+
     def _beyond(self, share: FloatArray, side: int) -> FloatArray:
         """How far beyond the inner edge of a tail that share of it lies that is nearer."""
         scale, shape, reach = (float(part[side]) for part in (self.margin.scale, self.margin.shape, self.margin.reach))

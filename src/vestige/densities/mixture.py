@@ -29,8 +29,8 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from vestige.core import checks, rng
-from vestige.core.checks import ArrayLike, learnt, option
-from vestige.densities.base import ROWS_TOGETHER, Density, admit_cells
+from vestige.core.checks import learnt, option
+from vestige.densities.base import ROWS_TOGETHER, Density
 from vestige.ratios.stack.mixture import k_means, nearest
 
 FLOOR = 1e-6  # the smallest variance, in units of a column's own
@@ -194,15 +194,10 @@ class MixtureDensity(Density):
         factors = torch.linalg.cholesky_ex(self.covariances_ / scale[:, None] / scale)
         return k > 0 and shapes and finite and bool((self.shares_ > 0).all()) and not bool(factors.info.any())
 
-    def log_density(self, x: ArrayLike) -> Float64[Tensor, " n"]:
-        """log p(x) of each row, in nats per unit of x."""
-        owner = "MixtureDensity.log_density"
-        rows = admit_cells(x, "x", owner, width=len(self._fitted(owner)))
-        if bool(rows.isnan().any()):
-            checks.refuse("x", owner, "without missing values", f"{int(rows.isnan().sum())} of them")
+    def _log_density(self, cells: Float64[Tensor, "n c"]) -> Float64[Tensor, " n"]:
         scale = self.covariances_.diagonal(dim1=1, dim2=2).mean(0).sqrt()  # for a factor that is well conditioned
         scaled = Components(self.shares_, self.means_ / scale, self.covariances_ / scale[:, None] / scale)
-        return torch.logsumexp(log_joint(rows / scale, scaled), 1) - scale.log().sum()
+        return torch.logsumexp(log_joint(cells / scale, scaled), 1) - scale.log().sum()
 
     def _draw(self, n: int, seed: int) -> Float64[Tensor, "n c"]:
         which = torch.multinomial(self.shares_, n, replacement=True, generator=rng.fork(seed, "which", device="cpu"))

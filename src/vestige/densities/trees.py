@@ -396,6 +396,21 @@ class SequentialTrees(Density):
             groups[:, j] = groups_of(codes, SPLIT_GROUPS)[code]
         return torch.from_numpy(drawn)
 
+    def _log_density(self, cells: Float64[Tensor, "n c"]) -> Float64[Tensor, " n"]:
+        table = cells.numpy()
+        coded = [Codes(margin, kind) for margin, kind in zip(self.margins_, self._kinds, strict=True)]
+        code = np.stack([codes.read(table[:, j]) for j, codes in enumerate(coded)], 1)
+        groups = np.stack([groups_of(codes, SPLIT_GROUPS)[code[:, j]] for j, codes in enumerate(coded)], 1)
+        total = np.zeros(len(table))
+        for j, tree in zip(self.order_, self.trees_, strict=True):
+            leaf, missing = find_leaf(tree.splits, groups), code[:, j] == len(coded[j])
+            shares, rate = tree.shares.double().numpy(), tree.missing.numpy()[leaf]
+            own = (shares / shares.sum(1, keepdims=True))[leaf, np.where(missing, 0, code[:, j])]
+            with np.errstate(divide="ignore"):
+                chance = np.log(np.where(missing, rate, (1 - rate) * own))
+            total += chance + coded[j].log_within(code[:, j], table[:, j])
+        return torch.from_numpy(total)
+
 
 def draw_codes(tree: ColumnTree, leaf: IntArray, noise: np.random.Generator) -> IntArray:
     """A code of each leaf by its share; the number of codes where it is missing."""
