@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from vestige.data.dataset import DataSet, every_nth
 from vestige.data.loading import fetch, listing, load
+from vestige.data.own import as_dataset, from_arrays
 from vestige.data.sources import SOURCES
 from vestige.data.stream import Declared, Stream, Task, TaskInfo
 from vestige.data.streams import blurred, continuous, long, overlapping, permuted, split, two_task
@@ -21,10 +22,12 @@ __all__ = [
     "Stream",
     "Task",
     "TaskInfo",
+    "as_dataset",
     "blurred",
     "continuous",
     "every_nth",
     "fetch",
+    "from_arrays",
     "listing",
     "load",
     "long",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -34,7 +35,8 @@ class DataSet:
     """Rows to learn from and rows to test on. A label is a place in `names`.
 
     `groups`, where a data set has them, names the group of each class: the superclass of CIFAR-100, the alphabet of
-    Omniglot. `origin` says which file, package or address the rows were read from.
+    Omniglot. `origin` says which file, package or address the rows were read from. `held_out` says how the rows to test
+    on were chosen where they did not come with the data.
     """
 
     name: str
@@ -46,6 +48,7 @@ class DataSet:
     licence: str
     origin: str
     groups: tuple[str, ...] = ()
+    held_out: str = ""
 
     def __post_init__(self) -> None:
         owner = f"DataSet '{self.name}'"
@@ -78,6 +81,11 @@ class DataSet:
             hashed.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
             hashed.update(tensor.contiguous().numpy().data.cast("B"))
         return hashed.hexdigest()[:16]
+
+    def described(self) -> dict[str, Any]:
+        """What a stream's configuration has of it."""
+        found = {"data": self.name, "digest": self.digest}
+        return found | ({"held_out": self.held_out} if self.held_out else {})
 
     @property
     def is_images(self) -> bool:

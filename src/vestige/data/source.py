@@ -77,9 +77,8 @@ class DataSource:
     def build(self, parts: Parts, origin: str) -> DataSet:
         """The data set that `parts` make up."""
         tensors = {key: _tensor(getattr(parts, key)) for key in ("train_x", "train_y", "test_x", "test_y")}
-        return DataSet(
-            name=self.name, names=parts.names, groups=parts.groups, licence=self.licence, origin=origin, **tensors
-        )
+        about = {"names": parts.names, "groups": parts.groups, "licence": self.licence, "origin": origin}
+        return DataSet(name=self.name, **about, **tensors)  # type: ignore[arg-type]
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Streams from a data set.
+"""Streams from a data set, or from whatever `as_dataset` makes one of: arrays, a torch Dataset, a table, a folder.
 
 With clear borders: `split` (classes come in groups), `permuted` (one input map a task), `two_task`. Classes that come
 again (Farquhar and Gal section 5): `overlapping` shares each class out to several tasks at different rates; `long`
@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float, Int64
@@ -24,6 +24,7 @@ from vestige.core import InputError, rng
 from vestige.core.checks import number, one_of, whole
 from vestige.core.machine import on_cpu
 from vestige.data.dataset import DataSet
+from vestige.data.own import as_dataset
 from vestige.data.stream import Declared, Segment, Stream, hold_out
 
 # (train, validation, test) rows of each class, in the order in which the classes come.
@@ -105,7 +106,7 @@ def declare(
 
 @on_cpu()
 def split(
-    dataset: DataSet,
+    data: Any,  # noqa: ANN401 - whatever `as_dataset` takes
     classes_per_task: int | Sequence[int] = 2,
     *,
     order: Sequence[int] | None = None,
@@ -121,6 +122,7 @@ def split(
     Output i is the i-th class of `order`, so that a task's outputs are neighbours. `per_class` caps the training rows
     of each class; `val_fraction` of them are held out for validation.
     """
+    dataset = as_dataset(data)
     declared = declare(head, train_logits, task_labels_at_test, "split")
     rows = rows_by_class(dataset, order, per_class, val_fraction, seed, "split")
     groups = groups_of(rows, classes_per_task, "split")
@@ -130,7 +132,7 @@ def split(
         name = "/".join(dataset.names[c] for c in group)
         segments.append(segment_of(name, dataset, {c: rows[c] for c in group}, {c: place[c] for c in group}))
     config = {
-        "stream": "split", "data": dataset.name, "digest": dataset.digest, "classes_per_task": [len(g) for g in groups],
+        "stream": "split", **dataset.described(), "classes_per_task": [len(g) for g in groups],
         "order": list(rows), "head": declared.head, "train_logits": declared.train_logits,
         "val_fraction": float(val_fraction), "task_labels_at_test": declared.task_labels_at_test,
         "per_class": per_class, "seed": seed,
@@ -151,7 +153,7 @@ class Permute:
 
 @on_cpu()
 def permuted(
-    dataset: DataSet,
+    data: Any,  # noqa: ANN401
     n_tasks: int = 10,
     *,
     seed: int = 0,
@@ -161,6 +163,7 @@ def permuted(
     per_class: int | None = None,
 ) -> Stream:
     """Every task has all classes; task k > 0 sees the pixels in an order of its own. Task 0 is the data as it is."""
+    dataset = as_dataset(data)
     n_tasks = whole(n_tasks, "n_tasks", "permuted", low=1)
     declared = declare(head, train_logits, None, "permuted", overlapping=head != "multi", same_inputs=True)
     rows = rows_by_class(dataset, None, per_class, val_fraction, seed, "permuted")
@@ -171,7 +174,7 @@ def permuted(
         moved = Permute(torch.randperm(pixels, generator=rng.fork(seed, "permutation", t))) if t else None
         segments.append(segment_of(f"permutation {t}", dataset, rows, outputs, moved))
     config = {
-        "stream": "permuted", "data": dataset.name, "digest": dataset.digest, "n_tasks": n_tasks, "head": declared.head,
+        "stream": "permuted", **dataset.described(), "n_tasks": n_tasks, "head": declared.head,
         "train_logits": declared.train_logits, "val_fraction": float(val_fraction), "per_class": per_class,
         "seed": seed,
     }  # fmt: skip
@@ -180,8 +183,8 @@ def permuted(
 
 @on_cpu()
 def two_task(
-    a: DataSet,
-    b: DataSet,
+    a: Any,  # noqa: ANN401
+    b: Any,  # noqa: ANN401
     *,
     head: str = "single",
     train_logits: str | None = None,
@@ -191,17 +194,21 @@ def two_task(
 ) -> Stream:
     """All of `a`, then all of `b` (Farquhar and Gal section 3.2.3); the classes of `b` get outputs of their own."""
     declared = declare(head, train_logits, None, "two_task")
+    both = as_dataset(a), as_dataset(b)
     segments, start = [], 0
-    for dataset in (a, b):
+    for dataset in both:
         rows = rows_by_class(dataset, None, per_class, val_fraction, seed, "two_task")
         segments.append(segment_of(dataset.name, dataset, rows, {c: start + c for c in rows}))
         start += len(rows)
+    about = [dataset.described() for dataset in both]
     config = {
-        "stream": "two_task", "data": [a.name, b.name], "digest": [a.digest, b.digest], "head": declared.head,
+        "stream": "two_task", **{key: [each[key] for each in about] for key in ("data", "digest")},
+        **({"held_out": [dataset.held_out for dataset in both]} if any(dataset.held_out for dataset in both) else {}),
+        "head": declared.head,
         "train_logits": declared.train_logits, "val_fraction": float(val_fraction), "per_class": per_class,
         "seed": seed,
     }  # fmt: skip
-    return Stream(f"{a.name} then {b.name}", segments, declared, config, start)
+    return Stream(" then ".join(dataset.name for dataset in both), segments, declared, config, start)
 
 
 def in_shares(rows: Int64[Tensor, " n"], shares: Float[Tensor, " t"], generator: torch.Generator) -> list[Tensor]:
@@ -213,7 +220,7 @@ def in_shares(rows: Int64[Tensor, " n"], shares: Float[Tensor, " t"], generator:
 
 @on_cpu()
 def overlapping(
-    dataset: DataSet,
+    data: Any,  # noqa: ANN401 - whatever `as_dataset` takes
     classes_per_task: int | Sequence[int] = 2,
     *,
     main_share: float = 0.7,
@@ -224,6 +231,7 @@ def overlapping(
     seed: int = 0,
 ) -> Stream:
     """`split` in which `main_share` of a class's samples come in its own task and the rest, evenly, in the others."""
+    dataset = as_dataset(data)
     owner = "overlapping"
     main_share = number(main_share, "main_share", owner, low=0, high=1)
     rows = rows_by_class(dataset, order, per_class, val_fraction, seed, owner)
@@ -243,7 +251,7 @@ def overlapping(
         segments.append(segment_of(f"mixture {t}", dataset, task, outputs))
     declared = declare("single", train_logits, False, owner, overlapping=main_share < 1 and n_tasks > 1)
     config = {
-        "stream": owner, "data": dataset.name, "digest": dataset.digest, "classes_per_task": [len(g) for g in groups],
+        "stream": owner, **dataset.described(), "classes_per_task": [len(g) for g in groups],
         "order": list(rows), "main_share": main_share, "train_logits": declared.train_logits,
         "val_fraction": val_fraction, "per_class": per_class, "seed": seed,
     }  # fmt: skip
@@ -272,7 +280,7 @@ class Rotate:
 
 @on_cpu()
 def long(
-    dataset: DataSet,
+    data: Any,  # noqa: ANN401
     n_tasks: int = 50,
     *,
     kinds: Sequence[str] = ("classes", "rotation", "permutation"),
@@ -287,6 +295,7 @@ def long(
     With one head a class keeps its output whatever the task does to its pixels, so classes recur; with many heads each
     task has outputs of its own.
     """
+    dataset = as_dataset(data)
     owner = "long"
     n_tasks = whole(n_tasks, "n_tasks", owner, low=1)
     samples_per_task = whole(samples_per_task, "samples_per_task", owner, low=1)
@@ -315,7 +324,7 @@ def long(
             change = Permute(torch.randperm(pixels, generator=g))
         segments.append(dataclasses.replace(whole_task, train_rows=whole_task.train_rows[kept], transform=change))
     config = {
-        "stream": owner, "data": dataset.name, "digest": dataset.digest, "n_tasks": n_tasks, "kinds": kinds,
+        "stream": owner, **dataset.described(), "n_tasks": n_tasks, "kinds": kinds,
         "classes_per_task": size, "samples_per_task": samples_per_task, "head": declared.head,
         "train_logits": declared.train_logits, "seed": seed,
     }  # fmt: skip
@@ -354,13 +363,13 @@ def _borderless(
         present = torch.cat([dataset.train_y[train], dataset.test_y[test]]).unique().tolist()
         outputs = output_map(dataset, {c: place[c] for c in present})
         segments.append(Segment(f"time {k}", dataset, train, train[:0], test, outputs))
-    about = {"stream": kind, "data": dataset.name, "digest": dataset.digest, "order": list(rows), "seed": seed}
+    about = {"stream": kind, **dataset.described(), "order": list(rows), "seed": seed}
     return Stream(f"{kind} {dataset.name}", segments, declared, {**about, **config}, len(rows))
 
 
 @on_cpu()
 def blurred(
-    dataset: DataSet,
+    data: Any,  # noqa: ANN401 - whatever `as_dataset` takes
     classes_per_task: int | Sequence[int] = 2,
     *,
     width: float = 0.25,
@@ -373,6 +382,7 @@ def blurred(
 
     So neighbours mix over a stretch of 2 * width tasks around each border; width 0 is a split with untold borders.
     """
+    dataset = as_dataset(data)
     owner = "blurred"
     width = number(width, "width", owner, low=0, high=1)
     rows = rows_by_class(dataset, order, per_class, 0.0, seed, owner)
@@ -389,7 +399,7 @@ def blurred(
 
 @on_cpu()
 def continuous(
-    dataset: DataSet,
+    data: Any,  # noqa: ANN401
     n_parts: int = 5,
     *,
     spread: float = 0.15,
@@ -402,6 +412,7 @@ def continuous(
 
     There is no task at all; `n_parts` is the number of points at which the learner is tested.
     """
+    dataset = as_dataset(data)
     owner = "continuous"
     n_parts = whole(n_parts, "n_parts", owner, low=1)
     spread = number(spread, "spread", owner, low=0, open_low=True)
