@@ -6,7 +6,7 @@ import torch
 from vestige.core.errors import DataGone, InputError, UnknownName
 from vestige.data.dataset import DataSet
 from vestige.data.stream import seen_outputs
-from vestige.data.streams import Rotate, blurred, continuous, long, overlapping, permuted, split, two_task
+from vestige.data.streams import Rotate, blurred, continuous, domains, long, overlapping, permuted, split, two_task
 
 
 def toy(counts=(6, 5, 4, 3), test_each=3, side=4, name="toy"):
@@ -34,6 +34,7 @@ def ids(x):
 
 MAKERS = {
     "split": lambda d, **k: split(d, 2, **k),
+    "domains": lambda d, **k: domains(d, 2, **k),
     "permuted": lambda d, **k: permuted(d, 3, **k),
     "blurred": lambda d, **k: blurred(d, 2, **k),
     "continuous": lambda d, **k: continuous(d, 3, spread=0.3, **k),
@@ -262,3 +263,70 @@ def test_an_unknown_name_suggests_the_nearest():
         split(toy(), head="singel")
     with pytest.raises(UnknownName, match="Did you mean 'rotation'"):
         long(toy(), kinds=["rotations"])
+
+
+class TestScenarios:
+    def test_one_argument_decides_what_a_task_brings(self):
+        found = {s: split(toy(), 2, scenario=s) for s in ("class", "task", "domain")}
+        assert {s: stream.declared.scenario for s, stream in found.items()} == {s: s for s in found}
+        assert [found["class"].info(k).outputs for k in (0, 1)] == [(0, 1), (2, 3)]
+        assert found["task"].declared.task_labels_at_test
+        assert [found["domain"].info(k).outputs for k in (0, 1)] == [(0, 1), (0, 1)]
+        assert found["domain"].n_outputs == 2
+        assert found["domain"].declared.overlapping
+        for task in found["domain"]:
+            assert (task.y == first_pixels(task.x) % 2).all()
+
+    def test_the_old_words_give_the_same_streams(self):
+        assert split(toy(), 2, scenario="task").config == split(toy(), 2, head="multi").config
+        assert split(toy(), 2, scenario="class").config == split(toy(), 2).config
+        with pytest.raises(InputError, match="'head' of split must be 'multi'"):
+            split(toy(), 2, scenario="task", head="single")
+        with pytest.raises(InputError, match="one size"):
+            split(toy((3, 3, 3)), 2, scenario="domain")
+
+    def test_the_seed_orders_the_classes(self):
+        orders = [tuple(split(toy(), 2, order="random", seed=seed).config["order"]) for seed in range(6)]
+        assert len(set(orders)) > 1
+        assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
+        assert split(toy(), 2, order="random", seed=4).config["order"] == list(orders[4])
+
+    @pytest.mark.parametrize("kind", ["rotation", "permutation"])
+    def test_each_domain_is_the_same_rows_under_its_own_map(self, kind):
+        stream = domains(toy(), 3, kind)
+        tasks = [(task.x.clone(), task.y.clone()) for task in stream]
+        assert stream.declared.same_inputs
+        assert all(torch.equal(y, tasks[0][1]) for _, y in tasks)
+        expected = Rotate(60.0)(tasks[0][0]) if kind == "rotation" else tasks[0][0]
+        if kind == "rotation":
+            torch.testing.assert_close(tasks[1][0], expected)
+        else:
+            assert torch.equal(tasks[1][0].flatten(1).sort(1).values, expected.flatten(1).sort(1).values)
+        assert not torch.equal(tasks[1][0], tasks[2][0])
+
+    def test_parity_asks_the_same_of_other_classes(self):
+        for task in domains(toy((3, 3, 3, 3, 3, 3)), 2):
+            assert (task.y == first_pixels(task.x) % 2).all()
+            assert task.y.unique().tolist() == [0, 1]
+        with pytest.raises(InputError, match="n_tasks"):
+            domains(toy(), 4)
+
+    def test_listed_data_sets_are_matched_by_the_names_of_their_classes(self):
+        a = toy((3, 3, 3))
+        b = DataSet("b", a.train_x, 2 - a.train_y, a.test_x, 2 - a.test_y, ("c", "b", "a"), "none", "made up")
+        stream = domains(a, kind=[b])
+        assert len(stream) == 2
+        assert all((task.y == first_pixels(task.x)).all() for task in stream)
+        assert stream.config["data"] == ["toy", "b"]
+        other = DataSet("o", a.train_x, a.train_y, a.test_x, a.test_y, ("a", "b", "z"), "none", "made up")
+        with pytest.raises(InputError, match="'z' in o"):
+            domains(a, kind=[other])
+
+    def test_the_same_domains_with_outputs_of_their_own(self):
+        own = domains(toy(), 2, "permutation", scenario="task")
+        assert [own.info(k).outputs for k in (0, 1)] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+        assert own.declared.head == "multi"
+        x, y = torch.rand(6, 3), torch.arange(6) % 2
+        table = DataSet("t", x, y, x, y, ("a", "b"), "none", "made up")
+        with pytest.raises(InputError, match="table"):
+            domains(table, 2, "rotation")

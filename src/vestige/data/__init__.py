@@ -7,11 +7,11 @@ from vestige.data.loading import fetch, listing, load
 from vestige.data.own import as_dataset, from_arrays
 from vestige.data.sources import SOURCES
 from vestige.data.stream import Declared, Stream, Task, TaskInfo
-from vestige.data.streams import blurred, continuous, long, overlapping, permuted, split, two_task
+from vestige.data.streams import blurred, continuous, domains, long, overlapping, permuted, split, two_task
 
 # Every stream by its name.
 STREAMS: dict[str, Callable[..., Stream]] = {
-    make.__name__: make for make in (blurred, continuous, long, overlapping, permuted, split, two_task)
+    make.__name__: make for make in (blurred, continuous, domains, long, overlapping, permuted, split, two_task)
 }
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "as_dataset",
     "blurred",
     "continuous",
+    "domains",
     "every_nth",
     "fetch",
     "from_arrays",

@@ -31,6 +31,7 @@ from vestige.data.dataset import DataSet
 Inputs = Float[Tensor, "n *shape"]
 Labels = Int64[Tensor, " n"]
 Head = Literal["single", "multi"]
+Scenario = Literal["class", "task", "domain"]
 TrainLogits = Literal["current", "seen", "all"]
 
 
@@ -42,7 +43,9 @@ class Declared:
     taken. `task_labels_at_test`: whether `predict` is told the task. `boundaries_told`: whether the learner hears of a
     new task. `ordered`: samples come in a fixed order, once. `continuous`: class probabilities drift rather than jump.
     `overlapping`: some class appears in several tasks. `same_inputs`: tasks differ in inputs only by a fixed map
-    (permutation, rotation), which is what Farquhar and Gal section 4.1 objects to.
+    (permutation, rotation), which is what Farquhar and Gal section 4.1 objects to. `scenario` is that of van de Ven and
+    Tolias (2019): a task brings new outputs and the task must be found out ("class"), is told ("task"), or brings new
+    inputs for the same outputs ("domain").
     """
 
     head: Head
@@ -53,6 +56,7 @@ class Declared:
     continuous: bool = False
     overlapping: bool = False
     same_inputs: bool = False
+    scenario: Scenario = "class"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """Streams from a data set, or from whatever `as_dataset` makes one of: arrays, a torch Dataset, a table, a folder.
 
-With clear borders: `split` (classes come in groups), `permuted` (one input map a task), `two_task`. Classes that come
-again (Farquhar and Gal section 5): `overlapping` shares each class out to several tasks at different rates; `long`
+With clear borders: `split` (classes come in groups), `domains` (new inputs for the same outputs), `permuted` (one input
+map a task), `two_task`. In `split` and `domains` the argument `scenario` decides what a task brings (van de Ven and
+Tolias 2019): "class", outputs of its own, all of which compete; "task", outputs of its own, and the task is told;
+"domain", new inputs for the same outputs. Classes that come again (Farquhar and Gal section 5): `overlapping` shares
+each class out to several tasks at different rates; `long`
 draws as many tasks as one likes from one data set. Without borders (same section): `blurred` ones mix, in `continuous`
 there are none at all. There every sample is used once, at a time of its own; sorting by time gives the order in which
 the learner sees it, and cutting time into equal parts gives the points at which it is tested. The learner hears of no
@@ -13,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int64
@@ -21,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vestige.core import InputError, rng
-from vestige.core.checks import number, one_of, whole
+from vestige.core.checks import number, one_of, refuse, whole
 from vestige.core.machine import on_cpu
 from vestige.data.dataset import DataSet
 from vestige.data.own import as_dataset
@@ -29,14 +32,20 @@ from vestige.data.stream import Declared, Segment, Stream, hold_out
 
 # (train, validation, test) rows of each class, in the order in which the classes come.
 Rows: TypeAlias = dict[int, tuple[Tensor, Tensor, Tensor]]
+# Classes in the order in which they come: that of the labels (None), as listed, or drawn by the seed.
+Order: TypeAlias = Sequence[int] | Literal["random"] | None
+SCENARIOS = ("class", "task", "domain")
 
 
 def rows_by_class(
-    dataset: DataSet, order: Sequence[int] | None, per_class: int | None, val_fraction: float, seed: int, owner: str
+    dataset: DataSet, order: Order, per_class: int | None, val_fraction: float, seed: int, owner: str
 ) -> Rows:
-    """The rows of the classes in `order` (None: that of the labels); an empty class is an error that names it."""
+    """The rows of the classes in `order`; an empty class is an error that names it."""
     val_fraction = number(val_fraction, "val_fraction", owner, low=0, high=1, open_high=True)
     n = len(dataset.names)
+    if isinstance(order, str):
+        one_of(order, ("random",), "order", owner)
+        order = torch.randperm(n, generator=rng.fork(seed, "class order")).tolist()
     classes = range(n) if order is None else [whole(c, "order", owner, low=0, high=n - 1) for c in order]
     if len(set(classes)) != len(classes) or not classes:
         raise InputError(f"The 'order' of {owner} must be distinct classes. Got {list(classes)} instead.")
@@ -85,9 +94,15 @@ def segment_of(
 
 
 def declare(
-    head: str, train_logits: str | None, task_labels_at_test: bool | None, owner: str, **rest: bool
+    head: str,
+    train_logits: str | None,
+    task_labels_at_test: bool | None,
+    owner: str,
+    *,
+    domain: bool = False,
+    **rest: bool,
 ) -> Declared:
-    """Fill in what follows from the head, and refuse what contradicts it.
+    """Fill in what follows from the head, and refuse what contradicts it; `domain`: all tasks have the same outputs.
 
     A multi-head stream trains and tests each task on its own outputs, so it must know the task at test time.
     """
@@ -101,7 +116,8 @@ def declare(
             f"The 'task_labels_at_test' of {owner} must be True with head='multi', which picks the outputs by task. "
             "Got False instead."
         )
-    return Declared(head, train_logits, labels, **rest)  # type: ignore[arg-type]
+    scenario = "task" if multi else "domain" if domain else "class"
+    return Declared(head, train_logits, labels, scenario=scenario, **rest)  # type: ignore[arg-type]
 
 
 @on_cpu()
@@ -109,8 +125,9 @@ def split(
     data: Any,  # noqa: ANN401 - whatever `as_dataset` takes
     classes_per_task: int | Sequence[int] = 2,
     *,
-    order: Sequence[int] | None = None,
-    head: str = "single",
+    scenario: str | None = None,
+    order: Order = None,
+    head: str | None = None,
     train_logits: str | None = None,
     task_labels_at_test: bool | None = None,
     val_fraction: float = 0.0,
@@ -119,14 +136,20 @@ def split(
 ) -> Stream:
     """Classes come in groups, one group a task, each class in one task only.
 
-    Output i is the i-th class of `order`, so that a task's outputs are neighbours. `per_class` caps the training rows
-    of each class; `val_fraction` of them are held out for validation.
+    `scenario`: "class" (one head, the default), "task" (a head a task, and the task is told) or "domain" (the i-th
+    class of every group has output i, as in "even or odd?"). In the first two output i is the i-th class of `order`, so
+    that a task's outputs are neighbours. `order` lists the classes, or is "random": drawn by `seed`. `head` ("single",
+    "multi") is another way to say "class" and "task". `per_class` caps the training rows of each class; `val_fraction`
+    of them are held out for validation.
     """
     dataset = as_dataset(data)
-    declared = declare(head, train_logits, task_labels_at_test, "split")
+    head, domain = head_of(scenario, head, "split")
+    declared = declare(head, train_logits, task_labels_at_test, "split", domain=domain, overlapping=domain)
     rows = rows_by_class(dataset, order, per_class, val_fraction, seed, "split")
     groups = groups_of(rows, classes_per_task, "split")
-    place = {c: i for i, c in enumerate(rows)}
+    if domain and len({len(group) for group in groups}) > 1:
+        refuse("classes_per_task", "split", "one size with scenario='domain'", [len(group) for group in groups])
+    place = {c: i for group in groups for i, c in enumerate(group)} if domain else {c: i for i, c in enumerate(rows)}
     segments = []
     for group in groups:
         name = "/".join(dataset.names[c] for c in group)
@@ -137,7 +160,19 @@ def split(
         "val_fraction": float(val_fraction), "task_labels_at_test": declared.task_labels_at_test,
         "per_class": per_class, "seed": seed,
     }  # fmt: skip
-    return Stream(f"split {dataset.name}", segments, declared, config, len(rows))
+    config |= {"scenario": "domain"} if domain else {}
+    return Stream(f"split {dataset.name}", segments, declared, config, len(groups[0]) if domain else len(rows))
+
+
+def head_of(scenario: str | None, head: str | None, owner: str, default: str = "class") -> tuple[str, bool]:
+    """The head of a scenario, and whether all tasks share their outputs; `head` alone is "class" or "task"."""
+    if scenario is None:
+        scenario = default if head is None else "task" if head == "multi" else "class"
+    one_of(scenario, SCENARIOS, "scenario", owner)
+    implied = "multi" if scenario == "task" else "single"
+    if head is not None and one_of(head, ("single", "multi"), "head", owner) != implied:
+        refuse("head", owner, f"'{implied}', or left out, with scenario='{scenario}'", f"'{head}'")
+    return implied, scenario == "domain"
 
 
 @dataclass(frozen=True)
@@ -165,7 +200,8 @@ def permuted(
     """Every task has all classes; task k > 0 sees the pixels in an order of its own. Task 0 is the data as it is."""
     dataset = as_dataset(data)
     n_tasks = whole(n_tasks, "n_tasks", "permuted", low=1)
-    declared = declare(head, train_logits, None, "permuted", overlapping=head != "multi", same_inputs=True)
+    single = head != "multi"
+    declared = declare(head, train_logits, None, "permuted", domain=single, overlapping=single, same_inputs=True)
     rows = rows_by_class(dataset, None, per_class, val_fraction, seed, "permuted")
     k, pixels, multi = len(rows), dataset.train_x[0].numel(), declared.head == "multi"
     segments = []
@@ -179,6 +215,12 @@ def permuted(
         "seed": seed,
     }  # fmt: skip
     return Stream(f"permuted {dataset.name}", segments, declared, config, k * n_tasks if multi else k)
+
+
+def several(sets: Sequence[DataSet]) -> dict[str, list[Any]]:
+    """What a configuration says of data sets, a list of each."""
+    about = {key: [dataset.described()[key] for dataset in sets] for key in ("data", "digest")}
+    return about | ({"held_out": [s.held_out for s in sets]} if any(s.held_out for s in sets) else {})
 
 
 @on_cpu()
@@ -200,11 +242,8 @@ def two_task(
         rows = rows_by_class(dataset, None, per_class, val_fraction, seed, "two_task")
         segments.append(segment_of(dataset.name, dataset, rows, {c: start + c for c in rows}))
         start += len(rows)
-    about = [dataset.described() for dataset in both]
     config = {
-        "stream": "two_task", **{key: [each[key] for each in about] for key in ("data", "digest")},
-        **({"held_out": [dataset.held_out for dataset in both]} if any(dataset.held_out for dataset in both) else {}),
-        "head": declared.head,
+        "stream": "two_task", **several(both), "head": declared.head,
         "train_logits": declared.train_logits, "val_fraction": float(val_fraction), "per_class": per_class,
         "seed": seed,
     }  # fmt: skip
@@ -224,7 +263,7 @@ def overlapping(
     classes_per_task: int | Sequence[int] = 2,
     *,
     main_share: float = 0.7,
-    order: Sequence[int] | None = None,
+    order: Order = None,
     train_logits: str | None = None,
     val_fraction: float = 0.0,
     per_class: int | None = None,
@@ -276,6 +315,100 @@ class Rotate:
         matrix = torch.tensor([[cos, -sin * height / width, 0], [sin * width / height, cos, 0]])
         grid = functional.affine_grid(matrix.expand(len(images), 2, 3), list(images.shape), align_corners=False)
         return functional.grid_sample(images, grid, align_corners=False).reshape(x.shape)
+
+
+KINDS = ("parity", "rotation", "permutation")
+HALF_TURN = 180.0  # degrees over which the rotations are spread
+
+
+@on_cpu()
+def domains(
+    data: Any,  # noqa: ANN401 - whatever `as_dataset` takes
+    n_tasks: int | None = None,
+    kind: str | Sequence[Any] = "parity",
+    *,
+    scenario: str = "domain",
+    order: Order = None,
+    train_logits: str | None = None,
+    val_fraction: float = 0.0,
+    per_class: int | None = None,
+    seed: int = 0,
+) -> Stream:
+    """The same question of new inputs in every task: domain-incremental learning.
+
+    `kind` says where the inputs come from:
+    - "parity": classes come in groups, and the question is whether a class is at an even or an odd place of `order`
+      (of Split MNIST: whether a digit is even);
+    - "rotation": all classes, task t turned by 180 t / n_tasks degrees;
+    - "permutation": all classes, task t > 0 with the pixels in an order of its own;
+    - a list of data sets, folders, or whatever else `as_dataset` takes: `data` is the first domain, those of the list
+      the next ones, as the sessions of CORe50, the years of CLEAR or the styles of ImageNet-R are. Classes are matched
+      by name; a later domain may lack some of the first one's and have no other.
+
+    `n_tasks` may be left out: the length of the list and one more, half of the classes for "parity", 5 otherwise. With
+    `scenario="task"` or "class" the tasks are the same and each has outputs of its own.
+
+    Raises InputError where a domain has a class that the first one does not have, or "rotation" is asked of a table.
+    """
+    owner = "domains"
+    dataset = as_dataset(data)
+    head, shared = head_of(scenario, None, owner)
+    listed = not isinstance(kind, str)
+    turned = kind in ("rotation", "permutation")
+    sets = [dataset, *([as_dataset(each) for each in kind] if listed else [])]
+    default = len(sets) if listed else 5 if turned else max(len(dataset.names) // 2, 1)
+    n_tasks = whole(default if n_tasks is None else n_tasks, "n_tasks", owner, low=1)
+    if listed and n_tasks != len(sets):
+        refuse("n_tasks", owner, f"{len(sets)}: the data set and each one listed", n_tasks)
+    if not listed:
+        one_of(kind, KINDS, "kind", owner)
+    if kind == "rotation" and dataset.train_x.ndim < 3:
+        refuse("kind", owner, "without 'rotation' for a table", dataset.name)
+    if listed and order is not None:
+        refuse("order", owner, "left out where data sets are listed: their classes are matched by name", order)
+    declared = declare(head, train_logits, None, owner, domain=shared, overlapping=shared, same_inputs=turned)
+    rows = rows_by_class(dataset, order, per_class, val_fraction, seed, owner)
+    parts: list[tuple[str, DataSet, Rows, Permute | Rotate | None]] = []
+    if kind == "parity":
+        if len(rows) % n_tasks or len(rows) < 2 * n_tasks:
+            refuse(
+                "n_tasks", owner, f"such that each task has as many of the {len(rows)} classes, two or more", n_tasks
+            )
+        groups = groups_of(rows, len(rows) // n_tasks, owner)
+        parts += [("/".join(dataset.names[c] for c in g), dataset, {c: rows[c] for c in g}, None) for g in groups]
+        answer = {c: i % 2 for i, c in enumerate(rows)}
+    elif listed:
+        parts += [
+            (each.name, each, rows_by_class(each, None, per_class, val_fraction, seed, owner), None) for each in sets
+        ]
+        answer = {}
+    else:
+        pixels = dataset.train_x[0].numel()
+        for t in range(n_tasks):
+            turn = HALF_TURN * t / n_tasks
+            moved: Permute | Rotate = Rotate(turn)
+            if kind == "permutation":
+                moved = Permute(torch.randperm(pixels, generator=rng.fork(seed, "permutation", t)))
+            name = f"{turn:g} degrees" if kind == "rotation" else f"permutation {t}"
+            parts.append((name, dataset, rows, moved if t else None))
+        answer = {c: i for i, c in enumerate(rows)}
+    first = {name: i for i, name in enumerate(dataset.names)}
+    k = 2 if kind == "parity" else len(rows)
+    segments = []
+    for t, (name, each, own, change) in enumerate(parts):
+        new = [each.names[c] for c in own if each.names[c] not in first] if listed else []
+        if new:
+            refuse("kind", owner, f"data sets with classes of {dataset.name} alone", f"{new[0]!r} in {each.name}")
+        places = {c: first[each.names[c]] if listed else answer[c] for c in own}
+        segments.append(segment_of(name, each, own, {c: o if shared else o + t * k for c, o in places.items()}, change))
+    config = {
+        "stream": owner, **(several(sets) if listed else dataset.described()), "n_tasks": n_tasks,
+        "kind": "listed" if listed else kind, "scenario": scenario, "order": list(rows),
+        "train_logits": declared.train_logits, "val_fraction": float(val_fraction), "per_class": per_class,
+        "seed": seed,
+    }  # fmt: skip
+    what = " ".join(dict.fromkeys(each.name for each in sets))
+    return Stream(f"domains {what}", segments, declared, config, k if shared else k * n_tasks)
 
 
 @on_cpu()
@@ -373,7 +506,7 @@ def blurred(
     classes_per_task: int | Sequence[int] = 2,
     *,
     width: float = 0.25,
-    order: Sequence[int] | None = None,
+    order: Order = None,
     train_logits: str | None = None,
     per_class: int | None = None,
     seed: int = 0,
@@ -403,7 +536,7 @@ def continuous(
     n_parts: int = 5,
     *,
     spread: float = 0.15,
-    order: Sequence[int] | None = None,
+    order: Order = None,
     train_logits: str | None = None,
     per_class: int | None = None,
     seed: int = 0,
