@@ -6,7 +6,6 @@ from torch import nn
 from torch.nn import functional
 
 from vestige.core import rng
-from vestige.core.errors import InputError
 from vestige.nets import MLP, ResNet18, Table4, build_net, fisher
 from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
 
@@ -168,9 +167,98 @@ def test_only_outputs_that_were_asked_for_compete():
     assert (found["head.weight"][0] > 0).any()
 
 
-def test_a_layer_without_a_closed_form_is_refused():
-    with pytest.raises(InputError, match="Got a LayerNorm instead"):
-        fisher_empirical(nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)), torch.rand(2, 3), torch.tensor([0, 1]))
+class Foreign(nn.Module):
+    """What a user's network may do: work in place, call a layer twice, use a weight outside of its layer."""
+
+    def __init__(self):
+        super().__init__()
+        with rng.guard(0, "foreign"):
+            self.first, self.twice, self.tied = nn.Linear(5, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+            self.norm, self.head = nn.LayerNorm(6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        h = functional.relu(self.first(x), inplace=True)
+        h = self.twice(torch.tanh(self.twice(h)))
+        h = functional.linear(torch.tanh(self.tied(h)), self.tied.weight.mT)
+        h += 1
+        return self.head(self.norm(h))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        with rng.guard(0, "recurrent"):
+            self.rnn, self.every, self.head = nn.GRU(4, 5, batch_first=True), nn.Linear(5, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.every(self.rnn(x)[0]).relu().mean(1))
+
+
+def normed():
+    with rng.guard(0, "normed"):
+        net = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(inplace=True), nn.Linear(6, 3))
+        net[1].running_mean.uniform_(-1, 1)
+        net[1].running_var.uniform_(0.5, 2)
+    return net
+
+
+def over_time():
+    with rng.guard(0, "over time"):
+        layers = (nn.Conv1d(2, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(16, 3))
+        return nn.Sequential(*layers)
+
+
+FOREIGN = {
+    "foreign": (Foreign, (5,), {"exact": ["first (Linear)", "head (Linear)"]}),
+    "normed": (normed, (5,), {"exact": ["0 (Linear)", "3 (Linear)"], "torch.func": ["1 (BatchNorm1d)"]}),
+    "over time": (over_time, (2, 6), {"exact": ["3 (Linear)"], "torch.func": ["0 (Conv1d)"]}),
+    "recurrent": (Recurrent, (3, 4), {"exact": ["head (Linear)"], "by one": ["rnn (GRU)", "every (Linear)"]}),
+    "logistic": (lambda: nn.Linear(5, 3), (5,), {"exact": ["the network (Linear)"]}),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_networks_of_any_layers_against_a_loop(name):
+    make, shape, ways = FOREIGN[name]
+    net, g = make(), torch.Generator().manual_seed(0)
+    x, y = torch.randn(7, *shape, generator=g), torch.randint(3, (7,), generator=g)
+    told = fisher.ways(net, x)
+    assert told["exact"] == ways["exact"]
+    assert name == "foreign" or told == ways
+    pairs = (fisher_empirical(net, x, y, rows=4), loop_empirical(net, x, y)), (fisher_true(net, x), loop_true(net, x))
+    for found, expected in pairs:
+        assert found.keys() == expected.keys()
+        for key in expected:
+            scale = expected[key].max() + 1e-12
+            torch.testing.assert_close(found[key] / scale, expected[key] / scale, atol=1e-5, rtol=1e-5)
+    assert all(p.requires_grad and p.grad is None for p in net.parameters())
+
+
+@pytest.mark.parametrize("samples_at_once", [1, 10**6])
+def test_per_sample_gradients_are_the_exact_ones_of_a_linear_network(monkeypatch, samples_at_once):
+    g = torch.Generator().manual_seed(2)
+    with rng.guard(2, "linear"):
+        net = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)).double()
+    x, y = torch.randn(20, 4, generator=g, dtype=torch.float64), torch.randint(3, (20,), generator=g)
+    exact = fisher_empirical(net, x, y), fisher_true(net, x)
+    monkeypatch.setattr(fisher, "known_layers", lambda net, x: set())
+    monkeypatch.setattr(fisher, "PATCH_NUMBERS", samples_at_once)
+    for found, expected in zip((fisher_empirical(net, x, y), fisher_true(net, x)), exact, strict=True):
+        for key in expected:
+            torch.testing.assert_close(found[key], expected[key], atol=1e-6 * float(expected[key].max()), rtol=1e-6)
+
+
+def test_frozen_and_shared_parameters():
+    net = Foreign()
+    net.first.weight.requires_grad_(False)
+    net.tied.weight = net.twice.weight
+    x, y = torch.randn(5, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1])
+    found = fisher_empirical(net, x, y)
+    assert found.keys() == {name for name, p in net.named_parameters() if p.requires_grad}
+    net.first.weight.requires_grad_()
+    expected = loop_empirical(net, x, y)
+    for key in found:
+        torch.testing.assert_close(found[key], expected[key], atol=1e-5 * float(expected[key].max()), rtol=1e-4)
 
 
 def test_a_look_at_the_network_moves_no_running_statistics():

@@ -35,6 +35,8 @@ class Classifier(nn.Module):
     outputs: Tensor | None
     # Rows that pass at once where a whole task is looked at; bounds memory, changes nothing.
     rows_at_once: ClassVar[int] = 1024
+    # Every layer is called once, on rows, and none works in place: the closed forms of the Fisher rest on it.
+    plain_layers: ClassVar[bool] = True
 
     def __init__(self, body: nn.Module, head: nn.Linear) -> None:
         super().__init__()
