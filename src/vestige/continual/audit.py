@@ -56,6 +56,7 @@ from vestige import store
 from vestige.continual import protocol
 from vestige.continual.desiderata import DESIDERATA, QUESTIONS, Audit, Facts, audit_of, described, facts_of, from_record
 from vestige.continual.learners.base import Info, Learner
+from vestige.continual.learners.own import as_learner
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.checks import refuse
@@ -209,7 +210,7 @@ class Traces:
 
 
 CLOCKS = {"train": time.perf_counter, "train_cpu": time.process_time}  # by the Record's names
-UNCHANGED = ("oracle", "uses_task", "describe", "identity", "bytes")  # what it has of the learner as it is
+UNCHANGED = ("oracle", "uses_task", "describe", "notes", "identity", "bytes")  # what it has of the learner as it is
 
 
 class WatchedLearner(Learner):
@@ -348,15 +349,22 @@ def watched_run(stream: Stream, learner: Learner, seed: int, options: Options) -
     return watched, watched.cleared(protocol.run(stream, watched, seed=seed, **options))
 
 
-def audited_run(stream: Stream, learner: Learner, *, seed: int = 0, **options: Any) -> Record:  # noqa: ANN401
+def audited_run(
+    stream: Stream,
+    learner: Any,  # noqa: ANN401 - whatever `protocol.run` takes
+    *,
+    seed: int = 0,
+    **options: Any,  # noqa: ANN401
+) -> Record:
     """`protocol.run` of a learner that is watched, with its `options`; the Record carries the audit."""
+    learner = as_learner(learner, stream, seed, "audited_run")
     watched, record = watched_run(stream, learner, seed, options)
     return replace(record, audit=plain(audit_of(watched.facts(record))))
 
 
 def audit(
     stream: Stream,
-    learner: Learner,
+    learner: Any,  # noqa: ANN401 - whatever `protocol.run` takes
     record: Record | None = None,
     *,
     seed: int = 0,
@@ -368,6 +376,7 @@ def audit(
     it was before it learnt anything, is trained here and watched; with a Record that carries none, time and memory are
     the Record's.
     """
+    learner = as_learner(learner, stream, seed, "audit")
     if record is not None:
         ran = record.config if "learner" in record.config else record.details.get("run", {})
         if ran.get("stream") != stream.config:
@@ -377,6 +386,5 @@ def audit(
             refuse("record", "audit", f"of the same learner, {own}", f"one of {described}")
         if record.audit is not None:
             return from_record(record)
-    fresh = type(learner)(learner.spec, learner.config, seed=learner.seed)
-    watched, ran_here = watched_run(stream, fresh, seed, options)
+    watched, ran_here = watched_run(stream, learner.anew(), seed, options)
     return audit_of(watched.facts(record or ran_here))

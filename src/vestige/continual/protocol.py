@@ -27,6 +27,7 @@ from torch import Tensor
 from vestige.continual import versions
 from vestige.continual.checkpoint import Checkpoint, SoFar
 from vestige.continual.learners.base import Learner
+from vestige.continual.learners.own import as_learner
 from vestige.continual.learners.posterior import how_sure
 from vestige.continual.record import Record
 from vestige.core import InputError, VestigeError, checks, rng
@@ -52,7 +53,7 @@ class Progress:
 
 def run(
     stream: Stream,
-    learner: Learner,
+    learner: Any,  # noqa: ANN401 - a learner, whatever has `observe` and `predict`, or an nn.Module
     *,
     seed: int = 0,
     epochs: int = 1,
@@ -65,12 +66,16 @@ def run(
 ) -> Record:
     """Train `learner` on `stream`, test it on every task after each, and say what came out.
 
+    Besides a learner of `methods.build` it may be any object that has `observe(x, y)` and `predict(x)` (see
+    `learners.own`), or any `nn.Module`: a copy of it is then trained as `vanilla` is, and the Record says so.
+
     `reference` gives the accuracies a*_k of RWalk Eq. 4: the Record of a `joint` run on the same stream (its diagonal),
     or the numbers themselves. Both heads are measured in one run where both are defined. `checkpoint` is a folder for
     what is needed to go on after an interruption; it may go when the Record is stored. `uncertainty` measures how sure
     the learner is on every task after each, too, into the Record's `values` (see `_uncertainty`).
     """
     owner = "protocol.run"
+    learner = as_learner(learner, stream, seed, owner)
     epochs = checks.whole(epochs, "epochs", owner, low=1)
     batch_size = checks.whole(batch_size, "batch_size", owner, low=1)
     eval_batch_size = checks.whole(eval_batch_size, "eval_batch_size", owner, low=1)
@@ -135,8 +140,8 @@ def run(
     names = [stream.info(k).name for k in range(len(stream))]
     matrices, baseline = ({head: so_far.numbers[f"{what} {head}"] for head in heads} for what in ("matrix", "baseline"))
     values = {key.removeprefix("value "): v for key, v in so_far.numbers.items() if key.startswith("value ")}
-    measures = (so_far.seconds, so_far.bytes)
-    return Record(config, seed, stream.declared.head, matrices, known, baseline, *measures, names, values, **identity)
+    measured_in = (so_far.seconds, so_far.bytes, names, values, learner.notes())
+    return Record(config, seed, stream.declared.head, matrices, known, baseline, *measured_in, **identity)
 
 
 def _nothing_yet(baseline: dict[str, Float64[Tensor, " t"]], tasks: int) -> SoFar:

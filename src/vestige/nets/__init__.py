@@ -6,6 +6,7 @@ from vestige.core.checks import one_of
 from vestige.nets.batched import BatchedMLP
 from vestige.nets.classifier import INITS, MLP, Classifier, Dropout, truncated_normal
 from vestige.nets.convolutional import Conv, ResNet18, Table4
+from vestige.nets.own import OwnNet, own_net
 
 # (input_shape, hidden, n_outputs, seed) -> a network; `hidden` are the fully connected layers of "mlp" and "conv".
 NETS: dict[str, Callable[[Sequence[int], Sequence[int], int, int], Classifier]] = {
@@ -33,4 +34,18 @@ def build_net(
     return net
 
 
-__all__ = ["INITS", "MLP", "NETS", "BatchedMLP", "Classifier", "Conv", "Dropout", "ResNet18", "Table4", "build_net"]
+__all__ = [
+    "INITS",
+    "MLP",
+    "NETS",
+    "BatchedMLP",
+    "Classifier",
+    "Conv",
+    "Dropout",
+    "OwnNet",
+    "ResNet18",
+    "Table4",
+    "build_net",
+    "own_net",
+    "truncated_normal",
+]

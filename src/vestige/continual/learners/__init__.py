@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from torch import nn
+
 from vestige.continual.learners.base import Learner, Outputs, Spec
 from vestige.continual.learners.gem import GEM
 from vestige.continual.learners.generative_replay import DGR, GeneratedReplay
@@ -25,6 +27,7 @@ from vestige.continual.learners.weighted_replay import WeightedReplay
 from vestige.continual.memory import Rehearsal
 from vestige.core import checks
 from vestige.data.stream import Stream
+from vestige.nets import OwnNet, own_net
 
 __all__ = [
     "METHODS",
@@ -94,8 +97,11 @@ def build(name: str, stream: Stream, *, seed: int = 0, preset: str | None = None
 
     `options` replace those of its configuration and of the `preset`, one of `PRESETS`. What is a configuration itself,
     as `memory` and `replay` are, may be given as a dict of those of its options that are to be other than the default.
+    `net` is the name of a network or any `nn.Module`, of which a copy is trained; its head is its last linear layer, or
+    the one that `head` names ("fixed" and "grown" say of either how it begins).
     """
     owner = "methods.build"
+    net, options = own_part(name, stream, options, seed)
     method = METHODS[checks.one_of(name, METHODS, "method", owner)]
     chosen = FILLED_IN.get(name, {})
     if preset is not None and checks.one_of(preset, PRESETS, "preset", owner) == "authors":
@@ -108,4 +114,21 @@ def build(name: str, stream: Stream, *, seed: int = 0, preset: str | None = None
             given[part] = replace(start, **checks.options(type(start), None, given[part], f"the {part} of {name}"))
         elif part in given and given[part] is None and method.default_config().__dict__[part] is not None:
             checks.refuse(part, name, "given: it cannot do without", None)
-    return method(Spec(stream.input_shape, stream.n_outputs), replace(config, **given), seed=seed)
+    brought: Options = {} if net is None else {"net": net}
+    return method(Spec(stream.input_shape, stream.n_outputs), replace(config, **given), seed=seed, **brought)
+
+
+def own_part(name: str, stream: Stream, options: Options, seed: int) -> tuple[OwnNet | None, Options]:
+    """The user's own network, where one is given, and the options without it."""
+    module = options.get("net")
+    if not isinstance(module, nn.Module):
+        return None, options
+    method = METHODS[checks.one_of(name, METHODS, "method", "methods.build")]
+    if method.own_layers:
+        checks.refuse("net", name, f"a name: {method.own_layers}", f"a {type(module).__name__}")
+    if "hidden" in options:
+        checks.refuse("hidden", name, "left out with a network of one's own", options["hidden"])
+    head = options.get("head", "fixed")
+    named = head if head not in ("fixed", "grown") else None
+    rest = {key: v for key, v in options.items() if key != "net" and not (key == "head" and named is not None)}
+    return own_net(module, stream.input_shape, stream.n_outputs, head=named, seed=seed), rest

@@ -7,17 +7,19 @@ whose names say what they are: `net.` the model, `memory.` kept samples, `optimi
 method's own.
 
 The network, its first weights and whether its head is whole from the start or grows with the tasks are fields of every
-configuration. A head that grew gives the same training as a whole one of which only the seen outputs train: the new
-rows are those that the whole network would have begun with.
+configuration; a network of the user's own (`nets.own_net`) takes the place of the first two. A head that grew gives the
+same training as a whole one of which only the seen outputs train: the new rows are those that the whole network would
+have begun with.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, get_origin, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Self, get_origin, get_type_hints
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -30,7 +32,7 @@ from vestige.continual.record import identity
 from vestige.core import StoreError
 from vestige.core.checks import declared, option, refuse
 from vestige.data.stream import Inputs, Labels, Task, TaskInfo
-from vestige.nets import INITS, NETS, Classifier, build_net
+from vestige.nets import INITS, NETS, Classifier, OwnNet, build_net, truncated_normal
 from vestige.store import load_into, restore_tensors, to_tensors
 from vestige.store.codec import stored_names
 
@@ -150,6 +152,8 @@ class Learner(ABC):
     probabilities: ClassVar[bool] = True
     # Whether `state_dict` is all that the learner is, so that a run may go on from it in another process.
     resumable: ClassVar[bool] = True
+    # Why it cannot learn with a user's own network; empty where it can.
+    own_layers: ClassVar[str] = ""
 
     net: Classifier
     memory: Memory | None
@@ -158,12 +162,16 @@ class Learner(ABC):
     # Rows of the task under way that `begin_task` keeps out of training, such as a coreset; None: all are trained on.
     held_back_: Int64[Tensor, " m"] | None = None
 
-    def __init__(self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0) -> None:
+    def __init__(
+        self, spec: Spec, config: TrainConfig | None = None, *, seed: int = 0, net: OwnNet | None = None
+    ) -> None:
         default, owner = self.default_config(), type(self).__name__
         if config is not None and not isinstance(config, type(default)):
             refuse("config", owner, f"a {type(default).__name__}", f"a {type(config).__name__}")
-        self.spec, self.config, self.seed = spec, config or default, seed
+        self.spec, self.config, self.seed, self.brought = spec, config or default, seed, net
         declared(self.config, owner)
+        if net is not None:
+            self._check_brought(net, owner)
         for name, part in vars(self.config).items():
             if is_dataclass(part):
                 declared(part, f"the {name} of {owner}")
@@ -211,9 +219,29 @@ class Learner(ABC):
             logits: Tensor = functional_call(self.net, weights, (x,))
         return logits
 
+    def anew(self) -> Self:
+        """One like it, as it was before it learnt anything."""
+        return type(self)(self.spec, self.config, seed=self.seed, **({"net": self.brought} if self.brought else {}))
+
+    def _check_brought(self, net: OwnNet, owner: str) -> None:
+        """Refuse a network of the user's that the method cannot train as it is asked to."""
+        if self.own_layers:
+            refuse("net", owner, f"one of {', '.join(NETS)}: {self.own_layers}", f"the user's own {net.about['class']}")
+        if net.n_outputs != self.spec.n_outputs:
+            refuse("net", owner, f"of {self.spec.n_outputs} outputs, as the stream has", net.n_outputs)
+        alone = type(net.head) is torch.nn.Linear and net.head.bias is not None
+        shared = {id(p) for p in net.head.parameters()} & {id(p) for p in net.body.parameters()}
+        if self.config.head == "grown" and (not alone or shared):
+            refuse("head", owner, "'fixed' for a head without a bias or with weights that are shared", "'grown'")
+
     def whole_net(self) -> Classifier:
         """The network as it begins, with every output."""
         c, spec = self.config, self.spec
+        if self.brought is not None:
+            net = copy.deepcopy(self.brought)
+            if c.init == "truncated_normal":
+                truncated_normal(net, seed=self.seed)
+            return net
         return build_net(c.net, spec.input_shape, spec.n_outputs, hidden=c.hidden, init=c.init, seed=self.seed)
 
     def fresh_memory(self) -> Memory | None:
@@ -261,7 +289,15 @@ class Learner(ABC):
 
     def describe(self) -> dict[str, Any]:
         """The configuration as plain JSON, for the Record."""
-        return {"method": type(self).__name__} | asdict(self.config) | {"seed": self.seed}
+        found = {"method": type(self).__name__} | asdict(self.config) | {"seed": self.seed}
+        if self.brought is not None:
+            del found["hidden"]
+            found["net"] = self.brought.about
+        return found
+
+    def notes(self) -> dict[str, Any]:
+        """What the Record says of the learner besides what determines it, as plain JSON."""
+        return {} if self.brought is None else {"net": "; ".join(self.brought.notes)}
 
     def identity(self) -> dict[str, Any]:
         """What the Record's id has of it besides its configuration: class, structure of the network, version."""

@@ -35,17 +35,18 @@ which the loss rose) counts as zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vestige.continual.learners.base import Info, padded
+from vestige.continual.learners.base import Info, Learner, padded
 from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
 from vestige.core import rng
 from vestige.core.checks import option, refuse
 from vestige.data.stream import Inputs, Labels, Task
-from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
+from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true, ways
 
 Named = dict[str, Tensor]
 
@@ -196,6 +197,13 @@ class EWCConfig(PenaltyConfig):
     normalise: str = option("none", among=NORMALISE)
 
 
+def fisher_notes(learner: Learner, fisher: str) -> dict[str, Any]:
+    """Which layers of a user's own network have a Fisher in closed form, and which one of per-sample gradients."""
+    if learner.brought is None or fisher == "batch":
+        return {}
+    return {"fisher": ways(learner.net, torch.zeros(2, *learner.spec.input_shape))}
+
+
 class EWC(Penalised):
     """Every past task pulls the weights back to where it left them, each weight by its Fisher."""
 
@@ -233,6 +241,10 @@ class EWC(Penalised):
                 for name, value in fisher_batch(net, part_x, part_y, loss=summed).items():
                     found[name] += value * (len(part_y) / len(y))
         return scaled(found, c.normalise)
+
+    def notes(self) -> dict[str, Any]:
+        """And how the Fisher of a user's own network is had."""
+        return super().notes() | fisher_notes(self, self.config.fisher)
 
     def end_task(self, task: Task) -> None:
         """Add this task's quadratic to those before it."""

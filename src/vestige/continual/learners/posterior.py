@@ -50,6 +50,7 @@ class Posterior(Learner):
     """A learner with draws."""
 
     uses_task = True
+    own_layers = "it draws from layers that it makes itself; ewc, rwalk, icarl and others take any network"
     net: BayesNet | MCDropoutNet  # type: ignore[assignment]
     seen_: tuple[int, ...] = ()  # the outputs of all tasks so far
     replay_: GeneratorReplay | None = None

@@ -40,6 +40,7 @@ The first task's score is taken as it is: there is nothing to average it with.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -51,6 +52,7 @@ from vestige.continual.learners.penalty import (
     Penalised,
     PenaltyConfig,
     copied,
+    fisher_notes,
     fitted,
     gradients_of,
     scaled,
@@ -95,6 +97,10 @@ class RunningFisher(Penalised):
         self.running_ = fitted(self.running_, self.net) or zeros(self.net)
         self.gathered_ = zeros(self.net) if self.config.accumulate == "interval" else {}
         self.steps_ = 0
+
+    def notes(self) -> dict[str, Any]:
+        """And how the Fisher of a user's own network is had."""
+        return super().notes() | fisher_notes(self, self.config.fisher)
 
     def look(self, x: Inputs, y: Labels) -> None:
         """The Fisher of this batch, where one is due: before the step, with the gradients of the loss alone at hand."""
