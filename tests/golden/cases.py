@@ -288,7 +288,9 @@ ACCUMULATORS: dict[str, Callable[[], Any]] = {
     "PRD": lambda: vs.metrics.PRD(torch.linspace(-2, 2, 5, dtype=torch.float64)[:, None].repeat(1, 3)),
     "PRDC": lambda: vs.metrics.PRDC(),
 }
-METRICS = (*BESIDE, "summary", *CALLS, "prd", "precision_recall_density_coverage", "inception_score", *ACCUMULATORS)
+ANYTIME = ("anytime", "average_anytime", "min_acc", "stability_gap", "wc_acc")
+CURVE = np.array([[0.5, np.nan], [0.9, np.nan], [0.4, 0.6], [0.8, 0.7]])
+METRICS = (*BESIDE, *ANYTIME, "summary", *CALLS, "prd", "precision_recall_density_coverage", "inception_score", *ACCUMULATORS)
 
 
 def metric_numbers(name: str) -> dict[str, Any]:
@@ -303,6 +305,9 @@ def metric_numbers(name: str) -> dict[str, Any]:
             if name != "average_accuracy":
                 found[f"after {k}.down"] = listed(function(MATRIX, *BESIDE[name], k, better="down"))
         return found
+    if name in ANYTIME:
+        result = getattr(vs.metrics, name)(CURVE, [0, 0, 1, 1])
+        return result if isinstance(result, dict) else {"value": result}
     if name == "summary":
         summary = vs.metrics.summary(MATRIX, REFERENCE, BASELINE)
         return {key: listed(getattr(summary, key)) for key in summary.QUANTITIES}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vestige.core.errors import InputError, UnknownName
-from vestige.show import curves, encode
+from vestige.show import curves, encode, while_training
 
 AXES = {"title": "t", "x_label": "step", "y_label": "nats"}
 
@@ -102,3 +102,20 @@ def test_what_cannot_be_drawn_is_refused(arguments, sentence):
 def test_a_band_of_an_unknown_series_is_refused():
     with pytest.raises(UnknownName, match="Did you mean 'every-step'"):
         curves({"every-step": [1.0]}, [1], bands={"everystep": ([0], [1])}, **AXES)
+
+
+class TestWhileTraining:
+    def test_lines_borders_and_lowest_points_stand_where_they_were_measured(self):
+        curve = [[0.9, np.nan], [0.4, 0.5], [0.8, 0.7]]
+        figure = while_training(curve, [[0, 4], [1, 2], [1, 5]], title="gap")
+        lines = figure.axes[0].lines
+        np.testing.assert_array_equal(drawn(figure)["task 1"].get_xydata(), [[4, 0.9], [6, 0.4], [9, 0.8]])
+        low = next(line for line in lines if line.get_marker() == "o")
+        assert low.get_xydata().tolist() == [[6, 0.4]]
+        assert [line.get_xdata() for line in lines if len(set(line.get_xdata())) == 1][-1] == [4, 4]
+
+    def test_what_does_not_fit_is_refused(self):
+        with pytest.raises(InputError, match="a task and a batch"):
+            while_training([[0.9]], [[0, 4], [0, 5]], title="gap")
+        with pytest.raises(InputError, match="'names'"):
+            while_training([[0.9]], [[0, 4]], title="gap", names=["a", "b"])

@@ -5,6 +5,15 @@ from `begin_task` to `end_task` and never a test set; test inputs reach it throu
 where the stream declares task labels at test time. Where the stream tells no borders, the learner is told of one
 nameless task that has every output and no data of its own; an oracle (`joint`) is told all the same.
 
+How long a task trains is said in `epochs`, in `iterations` (batches of whole rounds over the task's rows, the smaller
+last batch of a round left out) or in a `budget` of forward-backward passes (see `passes`), which all that the learner
+computes is counted in: replayed rows, further gradients, a Fisher, a generator. With it methods are compared at equal
+compute: task k stops with the batch at which k budgets are spent, so that what a method computes when a task ends is
+taken from the training of the next. An `ordered` stream is one pass in order, whatever its learner remembers.
+
+With `every` the learner is tested while it trains, too: after every n-th batch, and at every border, on all tasks seen
+so far, on rows of their test sets that are drawn once by the seed. The Record's `anytime` says what came out.
+
 With a `checkpoint` a run that was interrupted goes on from the last finished task, and gives the Record that it would
 have given (times and the peak of memory apart). Tasks before that are not built again: their data is gone.
 
@@ -14,8 +23,10 @@ the run is all there is to say. Its Record holds numbers of the CPU.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +40,7 @@ from vestige.continual.checkpoint import Checkpoint, SoFar
 from vestige.continual.learners.base import Learner
 from vestige.continual.learners.own import as_learner
 from vestige.continual.learners.posterior import how_sure
+from vestige.continual.passes import Passes, parameters_of
 from vestige.continual.record import Record
 from vestige.core import InputError, VestigeError, checks, rng
 from vestige.core.checks import ArrayLike
@@ -42,12 +54,12 @@ CPU: Any = {"dtype": torch.float64, "device": "cpu"}  # what is measured, wherev
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: `done` of `total` training samples, and the mean loss of the last epoch."""
+    """Where a run stands: `done` of `total` (samples, or passes of a budget), and the mean loss of the last round."""
 
     task: int
     name: str
-    done: int
-    total: int
+    done: float
+    total: float
     loss: float
 
 
@@ -56,33 +68,52 @@ def run(
     learner: Any,  # noqa: ANN401 - a learner, whatever has `observe` and `predict`, or an nn.Module
     *,
     seed: int = 0,
-    epochs: int = 1,
+    epochs: int | None = None,
+    iterations: int | None = None,
+    budget: float | None = None,
     batch_size: int = 64,
     reference: Record | ArrayLike | None = None,
     eval_batch_size: int = 2048,
+    every: int | None = None,
+    every_rows: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     checkpoint: str | Path | None = None,
     uncertainty: bool = False,
 ) -> Record:
     """Train `learner` on `stream`, test it on every task after each, and say what came out.
 
-    Besides a learner of `methods.build` it may be any object that has `observe(x, y)` and `predict(x)` (see
-    `learners.own`), or any `nn.Module`: a copy of it is then trained as `vanilla` is, and the Record says so.
+    Parameters
+    ----------
+    learner
+        Besides a learner of `methods.build` any object that has `observe(x, y)` and `predict(x)` (see `learners.own`),
+        or any `nn.Module`: a copy of it is then trained as `vanilla` is, and the Record says so.
+    epochs
+        Rounds over each task's rows. None: one, unless `iterations` or a finite `budget` says how long a task trains.
+    iterations
+        Batches that each task trains for.
+    budget
+        Forward-backward passes a task may cost, counted into the Record's value `passes` (their sum after each task);
+        infinity counts them and limits nothing. Counting costs a few microseconds a layer and batch.
+    reference
+        The accuracies a*_k of RWalk Eq. 4: the Record of a `joint` run on the same stream (its diagonal), or the
+        numbers themselves.
+    every
+        Batches between two tests while a task trains; the Record's values `while_training` (moments x tasks) and
+        `while_training_at` (task and batch of each moment). None: tests at borders alone.
+    every_rows
+        Test rows a task for that. None: as many as make a test of all tasks cost a tenth of the `every` batches, in
+        passes, and at most 1000; the average run then takes less than 1.1 of the time without.
+    checkpoint
+        A folder for what is needed to go on after an interruption; it may go when the Record is stored.
+    uncertainty
+        Measure how sure the learner is on every task after each, too, into the Record's `values` (see `_uncertainty`).
 
-    `reference` gives the accuracies a*_k of RWalk Eq. 4: the Record of a `joint` run on the same stream (its diagonal),
-    or the numbers themselves. Both heads are measured in one run where both are defined. `checkpoint` is a folder for
-    what is needed to go on after an interruption; it may go when the Record is stored. `uncertainty` measures how sure
-    the learner is on every task after each, too, into the Record's `values` (see `_uncertainty`).
+    Both heads are measured in one run where both are defined; while training, the one that the stream declares.
     """
     owner = "protocol.run"
     learner = as_learner(learner, stream, seed, owner)
-    epochs = checks.whole(epochs, "epochs", owner, low=1)
-    batch_size = checks.whole(batch_size, "batch_size", owner, low=1)
+    pace = Pace.of(stream, epochs, iterations, budget, batch_size, owner)
     eval_batch_size = checks.whole(eval_batch_size, "eval_batch_size", owner, low=1)
-    if stream.declared.ordered and epochs > 1:
-        raise InputError(
-            f"The 'epochs' of {owner} must be 1: {stream.name} is seen once, in order. Got {epochs} instead."
-        )
     if uncertainty and not learner.probabilities:
         checks.refuse("uncertainty", owner, f"False: the scores of {type(learner).__name__} are no probabilities", True)
     known = reference_accuracies(reference, stream)
@@ -90,8 +121,9 @@ def run(
     told = stream.declared.boundaries_told or learner.oracle
     heads = ("single", "multi") if _both_heads(stream) else (stream.declared.head,)
     tests = stream.test_sets()
-    total = epochs * sum(stream.info(k).n for k in range(len(stream)))
     nameless = _nameless(stream)
+    moments = None if every is None else Moments(stream, learner, tests, every, every_rows, pace, seed, eval_batch_size)
+    passes = None if pace.budget is None else Passes(parameters_of(learner.net))
 
     def measured(k: int) -> dict[str, Float64[Tensor, " t"]]:
         rows = [_accuracies(stream, learner, k, j, test, heads, eval_batch_size) for j, test in enumerate(tests)]
@@ -100,35 +132,42 @@ def run(
     config = {
         "stream": stream.config,
         "learner": learner.describe(),
-        "protocol": {"epochs": epochs, "batch_size": batch_size} | ({"uncertainty": True} if uncertainty else {}),
+        "protocol": pace.described()
+        | ({"uncertainty": True} if uncertainty else {})
+        | ({} if moments is None else {"every": moments.every, "every_rows": moments.rows}),
         "reference": None if known is None else known.tolist(),
     }
     identity = learner.identity()  # as it begins: a head may grow
     identity["version"] = identity["version"] | {"protocol": VERSION} | versions.named(config["learner"])
     kept = Checkpoint(checkpoint, learner, config | {"eval_batch_size": eval_batch_size}, seed)
     so_far = kept.load(learner) or _nothing_yet(measured(-1), len(stream))
-    done = epochs * sum(stream.info(k).n for k in range(so_far.tasks))
+    if passes is not None and so_far.tasks:
+        passes.total = float(so_far.numbers["value passes"][so_far.tasks - 1])
     for k, task in enumerate(stream.tasks(so_far.tasks), so_far.tasks):
         memory = PeakMemory()
         wall, cpu = time.perf_counter(), time.process_time()
-        if told or k == 0:
-            learner.begin_task(task if told else nameless)
-        for epoch in range(epochs):
-            loss = _epoch(
-                learner, task, batch_size, rng.fork(seed, "shuffle", k, epoch), ordered=stream.declared.ordered
-            )
-            done += task.info.n
-            if on_progress is not None:
-                on_progress(Progress(k, task.info.name, done, total, float(loss)))
-        if told or k == len(stream) - 1:
-            learner.end_task(task if told else nameless)
+        with nullcontext() if passes is None else passes.open():
+            if told or k == 0:
+                learner.begin_task(task if told else nameless)
+            _train(stream, learner, task, pace, seed, passes, moments, on_progress)
+            if told or k == len(stream) - 1:
+                learner.end_task(task if told else nameless)
         _wait_for_device()
-        so_far.seconds["train"].append(time.perf_counter() - wall)
-        so_far.seconds["train_cpu"].append(time.process_time() - cpu)
+        aside = (0.0, 0.0) if moments is None else moments.spent()
+        so_far.seconds["train"].append(time.perf_counter() - wall - aside[0])
+        so_far.seconds["train_cpu"].append(time.process_time() - cpu - aside[1])
         peak = memory.peak()
         for name, size in (learner.bytes() | ({} if peak is None else {"peak": peak})).items():
             so_far.bytes.setdefault(name, []).append(size)
-        wall = time.perf_counter()
+        wall = time.perf_counter() - aside[0]
+        if passes is not None:
+            empty = torch.full((len(stream),), torch.nan, **CPU)
+            so_far.numbers.setdefault("value passes", empty)[k] = passes.total
+        if moments is not None:
+            moments.test(k)
+            for name, found in moments.taken().items():
+                old = so_far.numbers.get(f"value {name}", found[:0])
+                so_far.numbers[f"value {name}"] = torch.cat([old, found])
         for head, row in measured(k).items():
             so_far.numbers[f"matrix {head}"][k] = row
         for name, unsure in (_uncertainty(stream, learner, k, tests) if uncertainty else {}).items():
@@ -151,18 +190,133 @@ def _nothing_yet(baseline: dict[str, Float64[Tensor, " t"]], tasks: int) -> SoFa
     return SoFar(0, empty | first, {"train": [], "eval": [], "train_cpu": []})
 
 
-def _epoch(
-    learner: Learner, task: Task, batch_size: int, generator: torch.Generator, *, ordered: bool
-) -> Float[Tensor, ""]:
-    """One pass over the task; returns the mean loss. The shuffled copy is destroyed with it."""
+@dataclass(frozen=True)
+class Pace:
+    """How long each task trains: rounds over its rows, batches, or passes; None is no limit of its kind."""
+
+    epochs: int | None
+    iterations: int | None
+    budget: float | None
+    batch_size: int
+
+    @classmethod
+    def of(
+        cls,
+        stream: Stream,
+        epochs: int | None,
+        iterations: int | None,
+        budget: float | None,
+        batch_size: int,
+        owner: str,
+    ) -> Pace:
+        """What was asked for; what it leaves open, and contradictions, are settled here."""
+        if budget is not None and budget != math.inf:
+            budget = checks.number(budget, "budget", owner, low=0, open_low=True)
+        limited = iterations is not None or (budget is not None and budget != math.inf)
+        if stream.declared.ordered and (iterations is not None or (epochs or 1) > 1):
+            said = f"{epochs} epochs" if iterations is None else f"{iterations} iterations"
+            raise InputError(
+                f"The 'epochs' of {owner} must be 1: {stream.name} is seen once, in order. Got {said} instead."
+            )
+        if iterations is not None and epochs is not None:
+            checks.refuse("epochs", owner, "left out where 'iterations' is given", epochs)
+        open_end = limited and epochs is None and not stream.declared.ordered
+        return cls(
+            None if open_end else checks.whole(1 if epochs is None else epochs, "epochs", owner, low=1),
+            None if iterations is None else checks.whole(iterations, "iterations", owner, low=1),
+            budget,
+            checks.whole(batch_size, "batch_size", owner, low=1),
+        )
+
+    def described(self) -> dict[str, Any]:
+        """For the Record; infinity is no number of JSON."""
+        budget = {} if self.budget is None else {"budget": None if self.budget == math.inf else self.budget}
+        iterations = {} if self.iterations is None else {"iterations": self.iterations}
+        epochs = {} if self.epochs is None else {"epochs": self.epochs}
+        return epochs | iterations | {"batch_size": self.batch_size} | budget
+
+    def batches(self, n: int) -> int:
+        """Of one round over n rows."""
+        whole = n // self.batch_size
+        return max(whole, 1) if self.iterations is not None else -(-n // self.batch_size)
+
+    def share(self, stream: Stream, k: int, batches: int, rounds: int, spent: float) -> tuple[float, float]:
+        """How much is done after `batches` and `rounds` of task k, and of how much."""
+        if self.epochs is None and self.iterations is None:
+            assert self.budget is not None, "a run without epochs and iterations has a budget"
+            return min(spent, (k + 1) * self.budget), len(stream) * self.budget
+        if self.iterations is not None:
+            return (k * self.iterations + batches) * self.batch_size, len(stream) * self.iterations * self.batch_size
+        sizes, epochs = [stream.info(j).n for j in range(len(stream))], self.epochs or 1
+        return epochs * sum(sizes[:k]) + rounds * sizes[k], epochs * sum(sizes)
+
+
+def _train(
+    stream: Stream,
+    learner: Learner,
+    task: Task,
+    pace: Pace,
+    seed: int,
+    passes: Passes | None,
+    moments: Moments | None,
+    on_progress: Callable[[Progress], None] | None,
+) -> None:
+    """Rounds over the task until it has had its time."""
+    k, batches, rounds = task.info.index, 0, 0
+    limit = math.inf if passes is None or pace.budget is None else pace.budget * (k + 1)
+
+    def over() -> bool:
+        """After a batch: test where one is due; whether the task has had its time."""
+        nonlocal batches
+        batches += 1
+        if moments is not None:
+            spent = 0.0 if passes is None else passes.total
+            moments.after_batch(k)
+            if passes is not None:
+                passes.total = spent  # a test is no part of what the learner computes
+        return batches == pace.iterations or (passes is not None and passes.total >= limit)
+
+    watched = over if pace.iterations is not None or passes is not None or moments is not None else None
+    while pace.epochs is None or rounds < pace.epochs:
+        generator = rng.fork(seed, "shuffle", k, rounds)
+        most = pace.batches(task.info.n)
+        loss, stop = _round(learner, task, pace.batch_size, most, generator, watched, ordered=stream.declared.ordered)
+        rounds += 1
+        if on_progress is not None:
+            reached = pace.share(stream, k, batches, rounds, 0.0 if passes is None else passes.total)
+            on_progress(Progress(k, task.info.name, *reached, float(loss)))
+        if stop:
+            break
+
+
+def _round(
+    learner: Learner,
+    task: Task,
+    batch_size: int,
+    most: int,
+    generator: torch.Generator,
+    over: Callable[[], bool] | None,
+    *,
+    ordered: bool,
+) -> tuple[Float[Tensor, ""], bool]:
+    """One pass over the task, of `most` batches; the mean loss, and whether `over` ended it.
+
+    The shuffled copy is destroyed with it.
+    """
     x, y, held_back = task.x, task.y, learner.held_back_
     copied = not ordered or held_back is not None
     if copied:
         order = torch.arange(len(y)) if ordered else torch.randperm(len(y), generator=generator)
         order = order if held_back is None else order[~torch.isin(order, held_back)]
         x, y = x[order], y[order]
-    observe = learner.observe
-    losses = [observe(a, b).loss for a, b in zip(x.split(batch_size), y.split(batch_size), strict=True)]
+    observe, stop = learner.observe, False
+    batches = list(zip(x.split(batch_size), y.split(batch_size), strict=True))[:most]
+    losses = []
+    for a, b in batches:
+        losses.append(observe(a, b).loss)
+        if over is not None and over():
+            stop = True
+            break
     if copied:
         erase(x)
         erase(y)
@@ -172,7 +326,94 @@ def _epoch(
             f"The training of {type(learner).__name__} diverged on task {task.info.index} ({task.info.name}): the loss "
             f"is {float(mean)}. Lower the learning rate."
         )
-    return mean
+    return mean, stop
+
+
+MOST_ROWS = 1000  # of a task that are tested while training, unless more are asked for
+SHARE = 0.3  # rows of a test of all tasks against rows of the batches between two: a tenth in passes, as no backward
+
+
+class Moments:
+    """Tests while training: which rows of which tasks, when, and what came out."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        learner: Learner,
+        tests: Sequence[TestSet],
+        every: int,
+        rows: int | None,
+        pace: Pace,
+        seed: int,
+        batch_size: int,
+    ) -> None:
+        self.stream, self.learner, self.batch_size = stream, learner, batch_size
+        self.every = checks.whole(every, "every", "protocol.run", low=1)
+        affordable = max(1, int(SHARE * self.every * pace.batch_size / len(stream)))
+        default = min(affordable, MOST_ROWS)
+        self.rows = default if rows is None else checks.whole(rows, "every_rows", "protocol.run", low=1)
+        chosen = [
+            torch.randperm(len(test.y), generator=rng.fork(seed, "while training", j))[: self.rows].sort().values
+            for j, test in enumerate(tests)
+        ]
+        self.sizes = [len(mine) for mine in chosen]
+        self.x = torch.cat([test.x[mine] for test, mine in zip(tests, chosen, strict=True)])
+        self.y = torch.cat([test.y[mine] for test, mine in zip(tests, chosen, strict=True)])
+        self.outputs = [test.outputs for test in tests]
+        self.batch = 0  # of the task
+        self.found: list[Tensor] = []
+        self.at: list[tuple[int, int]] = []
+        self.clocks = [0.0, 0.0]
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is done here is not the learner's time."""
+        before = time.perf_counter(), time.process_time()
+        yield
+        for i, clock in enumerate((time.perf_counter(), time.process_time())):
+            self.clocks[i] += clock - before[i]
+
+    def spent(self) -> tuple[float, float]:
+        """Seconds and CPU-seconds of the tests since this was last asked."""
+        wall, cpu = self.clocks
+        self.clocks = [0.0, 0.0]
+        return wall, cpu
+
+    def after_batch(self, k: int) -> None:
+        """A batch of task k is over."""
+        self.batch += 1
+        if self.batch % self.every == 0:
+            with self.aside():
+                self.test(k)
+
+    def test(self, k: int) -> None:
+        """Accuracy on tasks 0..k, now."""
+        row = torch.full((len(self.stream),), torch.nan, **CPU)
+        row[: k + 1] = self.accuracies(k)
+        self.found.append(row)
+        self.at.append((k, self.batch))
+
+    def accuracies(self, k: int) -> Float64[Tensor, " k"]:
+        """Of each task seen, among the outputs that the declared head lets compete."""
+        sizes = self.sizes[: k + 1]
+        n, declared = sum(sizes), self.stream.declared
+        if declared.head == "multi" and declared.task_labels_at_test and self.learner.uses_task:
+            parts = zip(self.x[:n].split(sizes), range(k + 1), strict=True)
+            scores = torch.cat([self.learner.predict(x, self.stream.info(j)) for x, j in parts if len(x)])
+        else:
+            scores = torch.cat([self.learner.predict(x) for x in self.x[:n].split(self.batch_size)])
+        spaces = [seen_outputs(self.stream, k)] * (k + 1) if declared.head == "single" else self.outputs[: k + 1]
+        right = [
+            torch.tensor(space)[own[:, list(space)].argmax(1)] == y
+            for space, own, y in zip(spaces, scores.split(sizes), self.y[:n].split(sizes), strict=True)
+        ]
+        return torch.stack([hits.double().mean() for hits in right]).cpu()
+
+    def taken(self) -> dict[str, Float64[Tensor, "m ..."]]:
+        """What was found in the task that is over; the next one starts anew."""
+        out = {"while_training": torch.stack(self.found), "while_training_at": torch.tensor(self.at, **CPU)}
+        self.found, self.at, self.batch = [], [], 0
+        return out
 
 
 def _wait_for_device() -> None:

@@ -29,6 +29,7 @@ from vestige import store
 from vestige.core import InputError, StoreError, checks, machine
 from vestige.core.errors import shortened
 from vestige.core.plain import plain
+from vestige.metrics.anytime import anytime
 from vestige.metrics.matrix import MatrixSummary, summary
 from vestige.store import Plain
 from vestige.store.codec import SHOWN, stored_names
@@ -123,6 +124,14 @@ class Record:
     def summary(self) -> MatrixSummary:
         """A, F, I, BWT and FWT under the declared head."""
         return summary(self.R, self.reference, self.baseline.get(self.head))
+
+    def anytime(self) -> dict[str, float]:
+        """min-ACC, WC-ACC, average anytime accuracy and stability gap of a run that was tested while it trained."""
+        if "while_training" not in self.values:
+            raise InputError(
+                "The Record must be of a run with `every`. Got one that was tested at borders alone instead."
+            )
+        return anytime(self.values["while_training"], self.values["while_training_at"][:, 0])
 
     def save(self, path: str | Path) -> Path:
         """Write to `path`, or to `ID.json` where `path` is a folder; other numbers under the same id are refused."""

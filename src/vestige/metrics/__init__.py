@@ -1,5 +1,6 @@
 """Metrics: pure functions on features and weights, or on the matrix of a run."""
 
+from vestige.metrics.anytime import anytime, average_anytime, min_acc, stability_gap, wc_acc
 from vestige.metrics.fid import FID, fid
 from vestige.metrics.inception import InceptionScore, inception_score
 from vestige.metrics.matrix import (
@@ -31,7 +32,9 @@ __all__ = [
     "PRDC",
     "InceptionScore",
     "MatrixSummary",
+    "anytime",
     "average_accuracy",
+    "average_anytime",
     "average_intransigence",
     "backward_transfer",
     "backward_transfer_per_task",
@@ -44,6 +47,7 @@ __all__ = [
     "intransigence",
     "intransigence_per_task",
     "kid",
+    "min_acc",
     "mmd",
     "negative_backward_transfer",
     "negative_forward_transfer",
@@ -51,5 +55,7 @@ __all__ = [
     "positive_forward_transfer",
     "prd",
     "precision_recall_density_coverage",
+    "stability_gap",
     "summary",
+    "wc_acc",
 ]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vestige.show.points import scatter_front as scatter_front
     from vestige.show.series import bars as bars
     from vestige.show.series import curves as curves
+    from vestige.show.series import while_training as while_training
     from vestige.show.style import encode as encode
     from vestige.show.style import save as save
     from vestige.show.style import settled as settled
@@ -35,7 +36,7 @@ HOMES = {
     "grids": ("Heat", "images", "matrix"),
     "page": ("Heading", "Page", "Part", "Picture", "Verbatim"),
     "points": ("pareto_front", "plane", "quadrant", "scatter_front"),
-    "series": ("bars", "curves"),
+    "series": ("bars", "curves", "while_training"),
     "style": ("encode", "save", "settled"),
     "tables": ("Link", "Table"),
 }

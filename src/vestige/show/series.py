@@ -71,6 +71,42 @@ def curves(
     return figure
 
 
+def while_training(curve: ArrayLike, at: ArrayLike, *, title: str, names: Sequence[str] | None = None) -> Figure:
+    """Accuracy on each task while all of them train, one after the other: where a line falls and comes back is a gap.
+
+    `curve` has a row for each moment and a column for each task, NaN for tasks to come; `at` the task that trained and
+    its batch at each moment: `while_training` and `while_training_at` of a Record. Upright lines are borders; dots are
+    the lowest accuracy of each task since its own training (min-ACC is their mean).
+    """
+    owner = "while_training"
+    values = np.array([style.with_gaps(row, "curve", owner) for row in np.asarray(curve, dtype=float)])
+    moments = np.asarray(at, dtype=float)
+    if values.ndim != 2 or moments.shape != (len(values), 2) or not len(values):
+        refuse("at", owner, f"a task and a batch for each of {len(values)} moments", f"shape {moments.shape}")
+    tasks = moments[:, 0].astype(int)
+    ends = np.array([moments[tasks == k, 1].max() if (tasks == k).any() else 0.0 for k in range(values.shape[1])])
+    batch = moments[:, 1] + np.concatenate([[0.0], ends.cumsum()])[tasks]
+    labels = [f"task {k + 1}" for k in range(values.shape[1])] if names is None else style.words(names)
+    if len(labels) != values.shape[1]:
+        refuse("names", owner, f"one for each of {values.shape[1]} tasks", len(labels))
+    with style.settings():
+        figure, axes = style.sheet(6.4, 4.0, title, "batches", "accuracy", legend=labels)
+        handles = []
+        for k in range(values.shape[1]):
+            look = style.look(k) | {"marker": "", "linewidth": 1.2}
+            handles += axes.plot(batch, values[:, k], label=labels[k], **look)
+            later = (tasks > k) & np.isfinite(values[:, k])
+            if later.any():
+                low = np.flatnonzero(later)[values[later, k].argmin()]
+                axes.plot(batch[low], values[low, k], "o", color=style.colour(k), markersize=4)
+        for border in ends.cumsum()[:-1]:
+            axes.axvline(border, color=style.BLACK, linewidth=0.6, alpha=0.5)
+        style.say_if_blank(axes, *values.T)
+        style.legend(axes, handles, labels)
+        axes.set_ylim(-0.02, 1.02)
+    return figure
+
+
 def _places(x: ArrayLike) -> tuple[Float[np.ndarray, " n"], list[str] | None]:
     """Where the values stand, and the words under them if `x` is words."""
     if isinstance(x, Sequence) and len(x) and all(isinstance(v, str) for v in x):

@@ -99,6 +99,7 @@ def quantities(record: Record) -> dict[str, float]:
             found[name] = float(value)
         elif value.ndim == 1 and len(value):
             found[f"{name}, last of {len(value)}"] = float(value[-1])
+    found |= record.anytime() if "while_training" in record.values else {}
     found |= {f"{kind} (s)": sum(spent) for kind, spent in record.seconds.items() if spent}
     return found | {f"{kind} (MB)": held[-1] / 1e6 for kind, held in record.bytes.items() if held}
 
