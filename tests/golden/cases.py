@@ -290,7 +290,16 @@ ACCUMULATORS: dict[str, Callable[[], Any]] = {
 }
 ANYTIME = ("anytime", "average_anytime", "min_acc", "stability_gap", "wc_acc")
 CURVE = np.array([[0.5, np.nan], [0.9, np.nan], [0.4, 0.6], [0.8, 0.7]])
-METRICS = (*BESIDE, *ANYTIME, "summary", *CALLS, "prd", "precision_recall_density_coverage", "inception_score", *ACCUMULATORS)
+METRICS = (
+    *BESIDE,
+    *ANYTIME,
+    "summary",
+    *CALLS,
+    "prd",
+    "precision_recall_density_coverage",
+    "inception_score",
+    *ACCUMULATORS,
+)
 
 
 def metric_numbers(name: str) -> dict[str, Any]:

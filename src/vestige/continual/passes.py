@@ -34,10 +34,10 @@ def parameters_of(module: nn.Module) -> int:
 
 
 class Passes:
-    """Counts, while it is `open`, in passes through a network of `parameters` numbers."""
+    """Counts, while it is `open`, in passes through `net`; None: through the first network that is called."""
 
-    def __init__(self, parameters: int) -> None:
-        self.parameters, self.total = max(parameters, 1), 0.0
+    def __init__(self, net: nn.Module | None = None) -> None:
+        self.parameters, self.total = 0 if net is None else parameters_of(net), 0.0
         self._depth = 0
         self._sizes: dict[int, int] = {}
 
@@ -62,7 +62,8 @@ class Passes:
             return
         if id(module) not in self._sizes:
             self._sizes[id(module)] = parameters_of(module)
-        cost = rows_of(args, output) * self._sizes[id(module)] / self.parameters
+        self.parameters = self.parameters or self._sizes[id(module)]
+        cost = rows_of(args, output) * self._sizes[id(module)] / max(self.parameters, 1)
         self.total += FORWARD * cost
         if isinstance(output, Tensor) and output.requires_grad:
             output.register_hook(lambda _: self._back(cost))

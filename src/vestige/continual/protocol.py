@@ -40,7 +40,7 @@ from vestige.continual.checkpoint import Checkpoint, SoFar
 from vestige.continual.learners.base import Learner
 from vestige.continual.learners.own import as_learner
 from vestige.continual.learners.posterior import how_sure
-from vestige.continual.passes import Passes, parameters_of
+from vestige.continual.passes import Passes
 from vestige.continual.record import Record
 from vestige.core import InputError, VestigeError, checks, rng
 from vestige.core.checks import ArrayLike
@@ -123,7 +123,7 @@ def run(
     tests = stream.test_sets()
     nameless = _nameless(stream)
     moments = None if every is None else Moments(stream, learner, tests, every, every_rows, pace, seed, eval_batch_size)
-    passes = None if pace.budget is None else Passes(parameters_of(learner.net))
+    passes = None if pace.budget is None else Passes(getattr(learner, "net", None))
 
     def measured(k: int) -> dict[str, Float64[Tensor, " t"]]:
         rows = [_accuracies(stream, learner, k, j, test, heads, eval_batch_size) for j, test in enumerate(tests)]
