@@ -112,7 +112,7 @@ def run(
     """
     owner = "protocol.run"
     learner = as_learner(learner, stream, seed, owner)
-    pace = Pace.of(stream, epochs, iterations, budget, batch_size, owner)
+    pace = TaskLength.of(stream, epochs, iterations, budget, batch_size, owner)
     eval_batch_size = checks.whole(eval_batch_size, "eval_batch_size", owner, low=1)
     if uncertainty and not learner.probabilities:
         checks.refuse("uncertainty", owner, f"False: the scores of {type(learner).__name__} are no probabilities", True)
@@ -122,7 +122,11 @@ def run(
     heads = ("single", "multi") if _both_heads(stream) else (stream.declared.head,)
     tests = stream.test_sets()
     nameless = _nameless(stream)
-    moments = None if every is None else Moments(stream, learner, tests, every, every_rows, pace, seed, eval_batch_size)
+    moments = (
+        None
+        if every is None
+        else TestsWhileTraining(stream, learner, tests, every, every_rows, pace, seed, eval_batch_size)
+    )
     passes = None if pace.budget is None else Passes(getattr(learner, "net", None))
 
     def measured(k: int) -> dict[str, Float64[Tensor, " t"]]:
@@ -191,7 +195,7 @@ def _nothing_yet(baseline: dict[str, Float64[Tensor, " t"]], tasks: int) -> SoFa
 
 
 @dataclass(frozen=True)
-class Pace:
+class TaskLength:
     """How long each task trains: rounds over its rows, batches, or passes; None is no limit of its kind."""
 
     epochs: int | None
@@ -208,7 +212,7 @@ class Pace:
         budget: float | None,
         batch_size: int,
         owner: str,
-    ) -> Pace:
+    ) -> TaskLength:
         """What was asked for; what it leaves open, and contradictions, are settled here."""
         if budget is not None and budget != math.inf:
             budget = checks.number(budget, "budget", owner, low=0, open_low=True)
@@ -255,10 +259,10 @@ def _train(
     stream: Stream,
     learner: Learner,
     task: Task,
-    pace: Pace,
+    pace: TaskLength,
     seed: int,
     passes: Passes | None,
-    moments: Moments | None,
+    moments: TestsWhileTraining | None,
     on_progress: Callable[[Progress], None] | None,
 ) -> None:
     """Rounds over the task until it has had its time."""
@@ -333,7 +337,7 @@ MOST_ROWS = 1000  # of a task that are tested while training, unless more are as
 SHARE = 0.3  # rows of a test of all tasks against rows of the batches between two: a tenth in passes, as no backward
 
 
-class Moments:
+class TestsWhileTraining:
     """Tests while training: which rows of which tasks, when, and what came out."""
 
     def __init__(
@@ -343,7 +347,7 @@ class Moments:
         tests: Sequence[TestSet],
         every: int,
         rows: int | None,
-        pace: Pace,
+        pace: TaskLength,
         seed: int,
         batch_size: int,
     ) -> None:
