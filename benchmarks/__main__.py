@@ -26,7 +26,11 @@ BENCHMARKS = {
     "generators": "benchmarks.generators",
 }
 # Tables of stored results, with options of their own and without the peers' environment: a module with `main(options)`.
-STORED = {"truth": "benchmarks.truth.__main__", "drift": "benchmarks.drift"}
+STORED = {
+    "truth": "benchmarks.truth.__main__",
+    "drift": "benchmarks.drift",
+    "privacy": "benchmarks.privacy.__main__",
+}
 
 
 def _arguments() -> argparse.Namespace:

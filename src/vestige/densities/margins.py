@@ -338,7 +338,7 @@ class Codes:
                 if scale > 0:
                     own = rows == tail_code
                     far = high[own] - x[own] if side == 0 else x[own] - low[own]
-                    left = np.log(np.maximum(1 + shape * far / scale, 0.0))
+                    left = np.log(np.maximum(1 + shape * far / scale, 1e-300))
                     slope = -(1 + 1 / shape) * left if abs(shape) > 1e-6 else -far / scale
                     whole = np.log(scale * (1 - survival(reach, scale, shape)))
                     inside[own] = np.where((far >= 0) & (far <= reach), slope - whole, -np.inf)

@@ -1,5 +1,6 @@
 """What remains of deleted rows (`keep`); two sets, with rows or without, compared (`compare`) and weighed (`weigh`)."""
 
+from vestige.vestiges import attack
 from vestige.vestiges.keep import append, keep
 from vestige.vestiges.lines import metric_estimates
 from vestige.vestiges.plan import Plan
@@ -14,6 +15,7 @@ __all__ = [
     "Vestige",
     "Weighing",
     "append",
+    "attack",
     "compare",
     "keep",
     "metric_estimates",

@@ -47,7 +47,7 @@ class DriftingTable:
 
 
 @functools.cache
-def _rows_of(name: str) -> Cells:
+def all_rows(name: str) -> Cells:
     """All rows of a data set, in its order."""
     found = data.load(name, progress=False)
     return torch.cat([found.train_x, found.test_x]).double().numpy()
@@ -55,7 +55,7 @@ def _rows_of(name: str) -> Cells:
 
 def electricity(months: int = WINDOW) -> DriftingTable:
     """Rows of so many neighbouring months."""
-    x = _rows_of("electricity")
+    x = all_rows("electricity")
 
     def rows(rng: np.random.Generator, count: int) -> Cells:
         long = months * HALF_HOURS_A_MONTH
@@ -68,7 +68,7 @@ def electricity(months: int = WINDOW) -> DriftingTable:
 
 def covertype() -> DriftingTable:
     """Ten numbers and 44 columns of 0 and 1."""
-    x = _rows_of("covtype")
+    x = all_rows("covtype")
     names = tuple(f"x{i}" for i in range(x.shape[1]))
     kinds = ("number",) * 10 + ("category",) * 44
     return DriftingTable(names, kinds, lambda rng, count: x[rng.permutation(len(x))[:count]])
