@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing Vestige into $(VENV) (a few minutes the first time) ..."
 	@rm -f $(STAMP)
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,policy]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,policy,private]'
 	@touch $(STAMP)
 
 # Where there is no Ray for this machine the tests that need it say so and skip.

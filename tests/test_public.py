@@ -12,6 +12,7 @@ import vestige
 PUBLIC = {
     "Chain",
     "Monitor",
+    "PrivateVestige",
     "Record",
     "Vestige",
     "__version__",
@@ -27,6 +28,7 @@ PUBLIC = {
     "generation",
     "generators",
     "keep",
+    "load",
     "memory",
     "methods",
     "metrics",

@@ -48,10 +48,12 @@ MODULES = {
 NAMES = {
     "Chain": "vestige.chains",
     "Monitor": "vestige.monitor",
+    "PrivateVestige": "vestige.vestiges",
     "Record": "vestige.continual.record",
     "Vestige": "vestige.vestiges",
     "compare": "vestige.vestiges",
     "keep": "vestige.vestiges",
+    "load": "vestige.vestiges",
     "run": "vestige.continual.protocol",
     "weigh": "vestige.vestiges",
 }

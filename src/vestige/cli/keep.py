@@ -19,11 +19,14 @@ from vestige.core import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vestige.vestiges import PrivateVestige
     from vestige.vestiges.vestige import Vestige
 
 ENDING = ".vestige"
 # Options that decide how rows are read, which rows that are added follow those that are there in.
 OF_THE_FIRST = ("features", "third_moments", "block", "drop", "like")
+WITH_EPSILON = ("delta", "bounds", "public", "unit", "max_rows")
+WITHOUT_EPSILON = ("features", "third_moments", "block", "append")
 ERRORS = {
     "js": "Jensen-Shannon",
     "hellinger2": "Hellinger, squared",
@@ -56,10 +59,25 @@ class KeepVerb(output.SeededVerb):
     """Add the rows, at least 50, to the vestige that is there."""
     force: bool = False
     """Overwrite the output."""
+    epsilon: float | None = None
+    """Keep nothing but sums with noise: differentially private. Keeping the same rows again is a second expense."""
+    delta: float = 1e-6
+    """The chance, about, that --epsilon does not hold; below one over the number of rows."""
+    bounds: Annotated[Path | None, arg(metavar="FILE.toml")] = None
+    """With --epsilon, a line a column: age = [0, 100], job = ["cook", "smith"]; never taken from the rows."""
+    public: Annotated[str | None, arg(metavar="FILE")] = None
+    """With --epsilon, rows that need no protection: scales, bins and categories are theirs without --bounds."""
+    unit: str = "row"
+    """With --epsilon, whom it protects: a row, or the column that names whose rows they are."""
+    max_rows: int | None = None
+    """With --unit, how many rows of one count; they are chosen at random."""
 
     def run(self) -> None:
         """Read, keep, write."""
         self._check()
+        if self.epsilon is not None:
+            self._run_privately(self.epsilon)
+            return
         from vestige.vestiges.keep import STEPS, append, keep
         from vestige.vestiges.vestige import Vestige
 
@@ -84,9 +102,30 @@ class KeepVerb(output.SeededVerb):
         told = f"{added}{kept!r}: {size(written)} in {written}"
         self.answer({"written": str(written), **summary(kept, written)}, told)
 
+    def _run_privately(self, epsilon: float) -> None:
+        """The same with an epsilon."""
+        from vestige.vestiges import PrivateVestige
+        from vestige.vestiges.keep import STEPS, keep
+
+        like = None if self.like is None else PrivateVestige.load(self.like)
+        promised: dict[str, Any] = {"epsilon": epsilon, "delta": self.delta, "bounds": self.bounds}
+        promised |= {"public": self.public, "unit": self.unit, "max_rows": self.max_rows}
+        with output.progress("keeping", len(STEPS)) as advance:
+            step = lambda part: advance(1, f"keeping: {part}")  # noqa: E731
+            kept = keep(self.rows, drop=self.drop, like=like, seed=self.seed, on_step=step, **promised)
+        written = kept.save(self.output)
+        self.answer(
+            {"written": str(written), **private_summary(kept, written)}, f"{kept!r} {size(written)} in {written}"
+        )
+
     def _check(self) -> None:
         """Everything that can be refused before a row is read."""
         check_output(self.output, self.force or self.append)
+        private = self.epsilon is not None
+        for name in WITHOUT_EPSILON if private else WITH_EPSILON:
+            if getattr(self, name) != getattr(KeepVerb, name):
+                option, must = name.replace("_", "-"), "not with --epsilon" if private else "given with --epsilon"
+                raise InputError(f"--{option} must be {must}. Got it {'with' if private else 'without'} instead.")
         if not self.append:
             return
         for name in OF_THE_FIRST:
@@ -108,10 +147,26 @@ class ShowVerb(output.Verb):
 
     def run(self) -> None:
         """Read and print."""
-        from vestige.vestiges.vestige import Vestige
+        from vestige.vestiges import Vestige, load
 
-        kept = Vestige.load(self.file)
-        self.answer(summary(kept, self.file), *self._shown(kept))
+        kept = load(self.file)
+        if isinstance(kept, Vestige):
+            self.answer(summary(kept, self.file), *self._shown(kept))
+        else:
+            self.answer(private_summary(kept, self.file), *self._shown_privately(kept))
+
+    def _shown_privately(self, kept: PrivateVestige) -> list[output.Table | str]:
+        columns = [
+            (c.name, c.kind, c.treatment, len(c.features), "; ".join(c.notes)) for c in kept.schema.report().columns
+        ]
+        parts = stored(kept, self.file)
+        rows = parts.itertuples(index=False, name=None) if self.parts else grouped(parts)
+        heads = ("name", "shape", "bytes", "what it is") if self.parts else ("part", "arrays", "bytes", "what it is")
+        return [
+            f"{kept!r} {size(self.file)}, made by version {kept.made_by}",
+            output.Table("columns", ("name", "kind", "treatment", "features", "notes"), columns),
+            output.Table("what is stored", heads, [tuple(map(_cell, row)) for row in rows]),
+        ]
 
     def _shown(self, kept: Vestige) -> list[output.Table | str]:
         shown: list[output.Table | str] = [f"{kept!r}: {size(self.file)}, made by version {kept.made_by}"]
@@ -150,12 +205,14 @@ class MergeVerb(output.Verb):
         if len(self.files) < 2:
             raise InputError(f"The files of vestige merge must be at least two. Got {len(self.files)} instead.")
         check_output(self.output, self.force)
-        from vestige.vestiges.vestige import Vestige
+        from vestige.vestiges import Vestige, load
 
-        loaded = [Vestige.load(path) for path in self.files]
+        loaded: list[Any] = [load(path) for path in self.files]
         kept = loaded[0]
         with output.progress("merging", len(loaded) - 1) as advance:
             for path, other in zip(self.files[1:], loaded[1:], strict=True):
+                if type(other) is not type(kept):
+                    raise InputError(f"'{self.files[0]}' and '{path}' must both have an epsilon. Got one instead.")
                 try:
                     kept = kept.merge(other)
                 except InputError as error:
@@ -163,7 +220,8 @@ class MergeVerb(output.Verb):
                 advance(1)
         written = kept.save(self.output)
         told = f"{len(loaded)} vestiges of {' + '.join(str(one.n) for one in loaded)} rows. {kept!r}: "
-        self.answer({"written": str(written), **summary(kept, written)}, f"{told}{size(written)} in {written}")
+        found = summary(kept, written) if isinstance(kept, Vestige) else private_summary(kept, written)
+        self.answer({"written": str(written), **found}, f"{told}{size(written)} in {written}")
 
 
 def check_output(path: Path, overwrite: bool) -> None:
@@ -203,7 +261,22 @@ def summary(kept: Vestige, path: Path) -> dict[str, Any]:
     }
 
 
-def stored(kept: Vestige, path: Path) -> pd.DataFrame:
+def private_summary(kept: PrivateVestige, path: Path) -> dict[str, Any]:
+    """What a vestige with an epsilon holds, for machines."""
+    return {
+        "n": kept.n,
+        "bytes": path.stat().st_size,
+        **vars(kept.guarantee),
+        "covers": str(kept.guarantee),
+        "columns": kept.schema.report().columns,
+        "features": kept.schema.feature_names,
+        "public_rows": 0 if kept.base is None else len(kept.base),
+        "made_by": kept.made_by,
+        "stored": stored(kept, path).to_dict("records"),
+    }
+
+
+def stored(kept: Vestige | PrivateVestige, path: Path) -> pd.DataFrame:
     """Every stored array, and what is not one: the header."""
     import pandas as pd
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vestige.data.readers import ColumnReport
-    from vestige.vestiges import Comparison, Plan, Vestige, Weighing
+    from vestige.ratios.support import Reach
+    from vestige.vestiges import Comparison, Plan, PrivateVestige, Vestige, Weighing
 
 NAMES = {
     "kl": "KL(real || fake)",
@@ -71,18 +72,18 @@ class PairVerb(output.SeededVerb):
         found = {name: getattr(self, name) for name in ("estimator", "rows", "seed", *names)}
         return found | {"memory": None if self.memory is None else self.memory * 1e9, "on_plan": announce}
 
-    def read(self) -> tuple[Tensor | Vestige, Tensor | str, ColumnReport | None]:
+    def read(self) -> tuple[Tensor | Vestige | PrivateVestige, Tensor | str, ColumnReport | None]:
         """The data, the model's rows, and how columns became features; a vestige reads new rows by itself."""
         if not is_vestige(self.real):
             from vestige.data.readers import read_pair
 
             return read_pair(self.real, self.fake, drop=self.drop)
-        from vestige.vestiges import Vestige
+        from vestige.vestiges import load
 
         if self.drop:
             raise InputError("Columns are left out when the data is kept, so --drop is for rows alone.")
-        kept = Vestige.load(self.real)
-        return kept, self.fake, None if kept.frame.schema is None else kept.frame.schema.report()
+        kept = load(self.real)
+        return kept, self.fake, None if kept.schema is None else kept.schema.report()
 
 
 def announce(plan: Plan) -> None:
@@ -119,7 +120,7 @@ class CompareVerb(PairVerb):
             options["on_step"] = lambda part: advance(1, f"comparing: {part}")
             both = [compare(p, q, q_weights=w, names=(real, name), **options) for name, w in sides.items()]
         told = {"columns": columns, **vars(both[0])}
-        away = outside(both[0], *outside_rows(both[0], p, q, columns))
+        away = outside(both[0], p, q, columns)
         parts = *self._shown(columns, both), *away, *(one.conclusion for one in both)
         self.answer(told | ({} if weights is None else {"weighted": both[1]}), *parts)
 
@@ -130,10 +131,12 @@ class CompareVerb(PairVerb):
             yield output.Table("columns", ("name", "kind", "treatment", "features", "notes"), kinds)
         yield from map(output.Note, (*(() if columns is None else columns.notes), *plain.notes))
         heads = [f"value and {self.level:.0%} interval", "weighted"][: len(both)]
-        real = f"a vestige of {plain.n_p} real rows" if plain.by_draws else f"{plain.n_p} real rows"
+        private = plain.diagnosis is None
+        of_vestige = f"a vestige of {'about ' if private else ''}" if plain.by_draws or private else ""
+        real = f"{of_vestige}{plain.n_p} real rows"
         size = f"{real}, {plain.n_q} fake rows, {plain.d} features"
         rows: list[list[Any]] = [[NAMES.get(k, k), *(one.divergences[k] for one in both)] for k in plain.divergences]
-        yield output.Table(f"divergences: {size}", ("", *heads), rows, note=ratio_note(plain))
+        yield output.Table(f"divergences: {size}", ("", *heads), rows, note=ratio_note(plain) if plain.ratio else "")
         rows = [
             [NAMES.get(name, name), *(one.metrics[name] for one in both), estimate.details.get("same")]
             for name, estimate in plain.metrics.items()
@@ -144,8 +147,12 @@ class CompareVerb(PairVerb):
             yield output.Note(f"a vestige keeps no rows, so these cannot be told: {', '.join(lacking)}")
         if plain.drift is not None:
             yield from shifted(plain)
+        if private:
+            yield f"drift test p-value {'none' if math.isnan(plain.p_value) else f'{plain.p_value:.3g}'}"
         for one, label in zip(both, ("weights for these rows", "after weighting"), strict=False):
             d = one.diagnosis
+            if d is None:
+                break
             k = "none" if d.pareto_k is None else f"{d.pareto_k:.2f}"
             tested = "none" if math.isnan(one.p_value) else f"{one.p_value:.3g}"
             yield (
@@ -153,10 +160,12 @@ class CompareVerb(PairVerb):
                 f"mean {d.mean_weight:.3g}; {'drift test' if one.by_draws else 'permutation'} p-value {tested}"
             )
         r = plain.reach
-        yield (
-            f"reach: mean weight {rendered(r.mean_weight, 3)}, mean inverse weight {rendered(r.mean_inverse, 3)}; rows "
-            f"farther from the other side than its own are from each other: real {r.far_p:.1%}, fake {r.far_q:.1%}"
-        )
+        if r is not None:
+            means = f"mean weight {rendered(r.mean_weight, 3)}, mean inverse weight {rendered(r.mean_inverse, 3)}"
+            yield (
+                f"reach: {means}; rows farther from the other side than its own are from each other: "
+                f"real {r.far_p:.1%}, fake {r.far_q:.1%}"
+            )
         yield from map(output.Caution, dict.fromkeys(text for one in both for text in one.warnings))
         if len(both) > 1:
             flattered = "Weights that were fitted on these very rows flatter the weighted figures: use fresh real rows."
@@ -179,14 +188,16 @@ Outside: TypeAlias = "tuple[list[str], list[list[Any]]]"  # names of features, a
 
 
 def outside_rows(
-    found: Comparison, p: Tensor | Vestige, q: Tensor | str, columns: ColumnReport | None
+    reached: Reach, p: Tensor | Vestige | PrivateVestige, q: Tensor | str, columns: ColumnReport | None
 ) -> tuple[Outside, Outside]:
     """Of either side, the first rows that are out of the other's reach; of a vestige reference draws."""
     from torch import Tensor
 
-    first_p, first_q = (rows[:OUTSIDE_ROWS] for rows in (found.reach.outside_p, found.reach.outside_q))
+    first_p, first_q = (rows[:OUTSIDE_ROWS] for rows in (reached.outside_p, reached.outside_q))
     if isinstance(q, str):
-        assert not isinstance(p, Tensor)
+        from vestige.vestiges import Vestige
+
+        assert isinstance(p, Vestige)
         new = readable(p, p.cells(q).cells[first_q]) if len(first_q) else ([], [])
         return readable(p, p.draws[0][first_p], drawn=True), new
     assert isinstance(p, Tensor)
@@ -205,8 +216,13 @@ def readable(kept: Vestige, cells: Tensor, *, drawn: bool = False) -> Outside:
     return names, cells.tolist()
 
 
-def outside(found: Comparison, of_p: Outside, of_q: Outside) -> Iterator[output.Table]:
-    """The first rows of either side that are out of the other's reach."""
+def outside(
+    found: Comparison, p: Tensor | Vestige | PrivateVestige, q: Tensor | str, columns: ColumnReport | None
+) -> Iterator[output.Table]:
+    """The first rows of either side that are out of the other's reach, where that is known."""
+    if found.reach is None:
+        return
+    of_p, of_q = outside_rows(found.reach, p, q, columns)
     real = "reference draws" if found.by_draws else "real rows"
     for places, (names, rows), side, other in (
         (found.reach.outside_p, of_p, real, "fake"),

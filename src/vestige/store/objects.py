@@ -329,6 +329,14 @@ def load_file(cls: type[T], path: str | Path, kind: str, classes: Mapping[str, t
     return decode_from(path, cls, fields.get("object"), _tensors_of(data, digests, path), classes)
 
 
+def kind_of_file(path: str | Path) -> str:
+    """The kind of object that `save_file` stored at `path`; empty where it says none."""
+    path = Path(path)
+    document = _parsed(_header(_read(path), path).encode(), path)
+    named = document.get("format") if isinstance(document, dict) else None
+    return named.removeprefix("vestige/") if isinstance(named, str) else ""
+
+
 def _header(data: bytes, path: Path) -> str:
     """The text that `save_file` put into the header of a safetensors file."""
     size = int.from_bytes(data[:8], "little")

@@ -3,7 +3,9 @@
 from vestige.vestiges import attack
 from vestige.vestiges.keep import append, keep
 from vestige.vestiges.lines import metric_estimates
+from vestige.vestiges.loading import load
 from vestige.vestiges.plan import Plan
+from vestige.vestiges.private import Guarantee, PrivateVestige
 from vestige.vestiges.two_sets import STEPS, Comparison, compare
 from vestige.vestiges.vestige import Vestige
 from vestige.vestiges.weighing import Weighing, weigh
@@ -11,13 +13,16 @@ from vestige.vestiges.weighing import Weighing, weigh
 __all__ = [
     "STEPS",
     "Comparison",
+    "Guarantee",
     "Plan",
+    "PrivateVestige",
     "Vestige",
     "Weighing",
     "append",
     "attack",
     "compare",
     "keep",
+    "load",
     "metric_estimates",
     "weigh",
 ]

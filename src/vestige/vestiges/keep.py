@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 import torch
@@ -24,26 +24,69 @@ from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.drift_test.test import FunctionSums, moments
 from vestige.vestiges.frame import LEAST_ROWS, Frame, MapName
 from vestige.vestiges.on_ray import gathered_on_ray, survey_on_ray
+from vestige.vestiges.private.keep import keep_privately
+from vestige.vestiges.private.public import Bounds
+from vestige.vestiges.private.units import ROW
+from vestige.vestiges.private.vestige import PrivateVestige
 from vestige.vestiges.reference import fit_reference
 from vestige.vestiges.vestige import Sketch, Vestige
 
 OWNER = "keep"
 SAMPLE = 20_000
-STEPS = ("sample", "moments", "density")
+STEPS = ("sample", "moments", "density")  # with an epsilon the last is "noise"
+
+
+@overload
+def keep(
+    rows: Any,  # noqa: ANN401
+    *,
+    features: MapName = ...,
+    density: str = ...,
+    third: bool = ...,
+    block: int = ...,
+    drop: Sequence[str] = ...,
+    like: Vestige | None = ...,
+    seed: int = ...,
+    epsilon: None = ...,
+    on_step: Callable[[str], None] = ...,
+) -> Vestige: ...
+
+
+@overload
+def keep(
+    rows: Any,  # noqa: ANN401
+    *,
+    drop: Sequence[str] = ...,
+    like: PrivateVestige | None = ...,
+    seed: int = ...,
+    epsilon: float,
+    delta: float = ...,
+    bounds: Bounds | None = ...,
+    public: Any = ...,  # noqa: ANN401
+    unit: str = ...,
+    max_rows: int | None = ...,
+    on_step: Callable[[str], None] = ...,
+) -> PrivateVestige: ...
 
 
 def keep(
-    rows: Any,  # noqa: ANN401 - arrays, tables, files, batches
+    rows: Any,
     *,
     features: MapName = "auto",
     density: str = "auto",
     third: bool = False,
     block: int = 1,
     drop: Sequence[str] = (),
-    like: Vestige | None = None,
+    like: Vestige | PrivateVestige | None = None,
     seed: int = 0,
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    bounds: Bounds | None = None,
+    public: Any = None,
+    unit: str = ROW,
+    max_rows: int | None = None,
     on_step: Callable[[str], None] = lambda _: None,
-) -> Vestige:
+) -> Vestige | PrivateVestige:
     """What remains of `rows` when they are deleted: at least 50 of them, an array, a table, images, or a file of these.
 
     Parameters
@@ -62,12 +105,26 @@ def keep(
         Columns of a table to leave out.
     like
         A vestige whose frame these rows are to be kept in, so that both can be merged.
+    epsilon, delta
+        Keep nothing but sums with the noise that makes them (epsilon, delta) differentially private: a `PrivateVestige`
+        (docs/privacy.md). Rows that are kept again are a second expense: the epsilons add up. `seed` has no part in the
+        noise.
+    bounds
+        With an epsilon, by column: (low, high) of numbers and dates, or the categories that have a code; or a .toml
+        file of them. Values outside are clipped, other categories are "other".
+    public
+        With an epsilon, rows that need no protection and look like these: without `bounds` scales, bins and categories
+        are theirs, and they are stored to stand for the data where JS is asked for.
+    unit, max_rows
+        With an epsilon, whose rows one more or less is: "row", or a column that names a person, of whom at most
+        `max_rows` rows count, chosen at random.
     on_step
         Is told each part of STEPS as it begins.
 
     Returns
     -------
     Vestige
+        A `PrivateVestige` with an epsilon.
 
     Raises
     ------
@@ -75,6 +132,23 @@ def keep(
         Fewer than 50 rows, or rows that do not fit `like`.
     """
     seed = checks.whole(seed, "seed", OWNER)
+    if epsilon is not None:
+        plain = {"features": features == "auto", "density": density == "auto", "third": not third, "block": block == 1}
+        for name, as_it_is in plain.items():
+            if not as_it_is:
+                checks.refuse(name, OWNER, "left as it is with an epsilon", "another")
+        if isinstance(like, Vestige):
+            checks.refuse("like", OWNER, "a vestige with an epsilon, as this one", "one without")
+        promised: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "unit": unit, "max_rows": max_rows}
+        shared: dict[str, Any] = {"drop": drop, "like": like, "seed": seed, "on_step": on_step}
+        return keep_privately(rows, bounds=bounds, public=public, **promised, **shared)
+    for name, given in (("bounds", bounds), ("public", public), ("max_rows", max_rows)):
+        if given is not None:
+            checks.refuse(name, OWNER, "given with an 'epsilon'", "none")
+    if unit != ROW:
+        checks.refuse("unit", OWNER, "'row' without an 'epsilon'", unit)
+    if isinstance(like, PrivateVestige):
+        checks.refuse("like", OWNER, "a vestige without an epsilon, as this one", "one with it")
     on_step("sample")
     data, on_ray = batches(rows), is_ray_data(rows)
     if on_ray and block != 1:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
 
+from vestige.core import Estimate
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID
+from vestige.ratios import Ratio
 from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.frame import Frame
+from vestige.vestiges.pairs import Tested
 from vestige.vestiges.reference import OwnErrors
 from vestige.vestiges.schema import Aligned
 
@@ -53,3 +57,40 @@ class KeptData(ABC):
     @abstractmethod
     def feature_points(self) -> tuple[Float[Tensor, "m d"], Float[Tensor, " m"]]:
         """Features of the reference draws, for metrics that need more than moments, and their weights."""
+
+
+class Answers(NamedTuple):
+    """What can be told of new rows from noisy means: every divergence and metric by name, refused where it cannot."""
+
+    n_q: int
+    d: int
+    divergences: dict[str, Estimate]
+    metrics: dict[str, Estimate]
+    tested: Tested
+    ratio: dict[str, Any]  # the report of the ratio behind JS; empty without one
+    conclusion: str
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class KeptPrivately(ABC):
+    """Stands for rows that are gone by noisy means alone, without draws: it answers by itself."""
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """About how many rows there were."""
+
+    @abstractmethod
+    def answers(
+        self,
+        new: Any,  # noqa: ANN401 - whatever `keep` takes
+        *,
+        estimator: str | Ratio,
+        rows: int,
+        level: float,
+        seed: int,
+        names: tuple[str, str],
+        on_step: Callable[[str], None],
+    ) -> Answers:
+        """What can be told of new rows."""

@@ -22,10 +22,10 @@ from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable, verdic
 from vestige.ratios.weights import Diagnosis, diagnose
 from vestige.vestiges.drift_test import ColumnShift, DriftFound
 from vestige.vestiges.judged import columns_told, pair_of
-from vestige.vestiges.kept import KeptData
+from vestige.vestiges.kept import Answers, KeptData, KeptPrivately
 from vestige.vestiges.lines import METRICS, PAIR_ROWS, some_rows
 from vestige.vestiges.pairs import FEW_BY_WEIGHT, Pair, RowPair, Seen
-from vestige.vestiges.plan import LOOKED_ROWS, Plan, cautious
+from vestige.vestiges.plan import LOOKED_ROWS, Plan, cautious, plan
 
 # In-sample less held-out KL, from which bias is to be feared: this share of the held-out one, or so many nats.
 GAP_SHARE, GAP_NATS = 0.2, 0.1
@@ -47,12 +47,12 @@ class Comparison:
     divergences: dict[str, Estimate]
     metrics: dict[str, Estimate]
     p_value: float  # of "no difference"; NaN where the weights are worth too few rows to test
-    diagnosis: Diagnosis  # of the weights that would turn q into p
+    diagnosis: Diagnosis | None  # of the weights that would turn q into p; none under an epsilon
     ratio: dict[str, Any]
     conclusion: str
     warnings: tuple[str, ...]
     plan: Plan  # what each part saw, and the cost that was announced
-    reach: Reach  # what of either set is out of the other's reach
+    reach: Reach | None  # what of either set is out of the other's reach; not known under an epsilon
     notes: tuple[str, ...] = ()  # how the rows of q were brought into the frame of a vestige
     drift: DriftFound | None = None  # what the test of a vestige found, by family
     shifts: dict[str, ColumnShift] = field(default_factory=dict)  # and by column
@@ -60,7 +60,7 @@ class Comparison:
 
 
 def compare(
-    p: ArrayLike | KeptData,
+    p: ArrayLike | KeptData | KeptPrivately,
     q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
     *,
     q_weights: ArrayLike | None = None,
@@ -90,6 +90,13 @@ def compare(
     """
     level = checks.number(level, "level", "compare", low=0, high=1, open_low=True, open_high=True)
     pair_rows = checks.whole(pair_rows, "pair_rows", "compare", low=2)
+    if isinstance(p, KeptPrivately):
+        if q_weights is not None or standardise:
+            checks.refuse(
+                "q_weights", "compare", "None, and 'standardise' False, with a vestige that has an epsilon", ""
+            )
+        options: dict[str, Any] = {"estimator": estimator, "level": level, "seed": seed, "names": names}
+        return _of_answers(p, p.answers(q, rows=rows, on_step=on_step, **options), rows, memory)
     pair: Pair = pair_of(p, q, q_weights, owner="compare", name=names[1])
     if isinstance(pair, RowPair):
         pair = replace(pair.without_constants(), standardise=standardise)
@@ -131,6 +138,14 @@ def compare(
     known = divergences, metrics, tested.p_value, diagnosis, found.report, sentence, warnings
     beside = pair.notes, tested.drift, dict(tested.shifts), pair.by_draws
     return Comparison(pair.n_p, pair.n_q, pair.d, *known, planned, reached, *beside)
+
+
+def _of_answers(p: KeptPrivately, found: Answers, rows: int, memory: float | None) -> Comparison:
+    """The comparison that noisy means allow: no diagnosis of weights, and no reach."""
+    planned = plan(p.n, found.n_q, found.d, rows=rows, pair_rows=0, memory=memory, owner="compare")
+    tested = found.tested
+    known = found.divergences, found.metrics, tested.p_value, None, found.ratio, found.conclusion, found.warnings
+    return Comparison(p.n, found.n_q, found.d, *known, planned, None, found.notes, tested.drift, dict(tested.shifts))
 
 
 def _at_least(estimate: Estimate, told: str) -> Estimate:

@@ -38,7 +38,7 @@ from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.frame import Frame
 from vestige.vestiges.kept import KeptData
 from vestige.vestiges.reference import OwnErrors, Reference, features_of_draws, refit_errors, seen_of_cells
-from vestige.vestiges.schema import Aligned
+from vestige.vestiges.schema import Aligned, Schema
 from vestige.vestiges.two_sets import Comparison, compare
 from vestige.vestiges.weighing import Weighing, weigh
 
@@ -87,6 +87,11 @@ class Vestige(KeptData):
     def n(self) -> int:
         """How many rows there were."""
         return self.sketch.n
+
+    @property
+    def schema(self) -> Schema | None:
+        """The columns of a table."""
+        return self.frame.schema
 
     @property
     def moments(self) -> FID:

@@ -16,7 +16,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from vestige.core import Estimate, checks
+from vestige.core import Estimate, NotEstimable, checks
 from vestige.core.checks import ArrayLike
 from vestige.core.plain import plain
 from vestige.ratios import Ratio
@@ -24,7 +24,7 @@ from vestige.ratios.cross_fit import FIT_ROWS, held_out
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable
 from vestige.ratios.weights import Diagnosis, diagnose, expectation, self_normalise, temper
 from vestige.vestiges.judged import pair_of
-from vestige.vestiges.kept import KeptData
+from vestige.vestiges.kept import KeptData, KeptPrivately
 from vestige.vestiges.pairs import Pair
 from vestige.vestiges.plan import Plan, cautious
 
@@ -90,7 +90,7 @@ def _cut(end: Any, bounds: tuple[float, float]) -> Any:  # noqa: ANN401 - a numb
 
 
 def weigh(
-    p: ArrayLike | KeptData,
+    p: ArrayLike | KeptData | KeptPrivately,
     q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
     *,
     estimator: str | Ratio = "auto",
@@ -109,6 +109,8 @@ def weigh(
     so the weights correct what is to be seen in these.
     """
     bootstrap = checks.whole(bootstrap, "bootstrap", "weigh", low=0)
+    if isinstance(p, KeptPrivately):
+        raise NotEstimable("Weights need draws of the data, and a vestige with an epsilon keeps noisy means alone.")
     pair: Pair = pair_of(p, q, None, owner="weigh")
     planned = pair.plan(rows=rows, pair_rows=0, memory=memory, owner="weigh")
     planned = planned if bootstrap == 0 else replace(planned, seconds=planned.seconds * bootstrap)

@@ -175,7 +175,7 @@ class DemoResult:
             "verdict": corrected.weighing.final.verdict,
         }
         kept = {
-            name: {"p_value": one.p_value, "js": one.divergences["js"], "missed": one.reach.missed}
+            name: {"p_value": one.p_value, "js": one.divergences["js"], "missed": one.reach and one.reach.missed}
             for name, one in self.kept.found.items()
         }
         told = {"seed": self.seed, "kept": kept, "generator": generator, "learners": learners, "weights": weights}

@@ -40,8 +40,8 @@ def sentences(found: DemoResult) -> list[str]:
     best = max(LEARNERS, key=lambda name: last[name]["average"] or 0.0)
     final = corrected.weighing.final
     like, lacking, thicker = (found.kept.found[name] for name in (LIKE, LACKING, THICKER))
-    missed = lacking.reach.missed
-    said = f", and about {missed.value:.0%} of the deleted digits are nowhere in it" if missed.value else ""
+    missed = lacking.reach.missed.value if lacking.reach else 0.0
+    said = f", and about {missed:.0%} of the deleted digits are nowhere in it" if missed else ""
     return [
         f"The data is gone: a file of {found.kept.file_bytes / 1e3:.0f} kB stands for {found.kept.rows} images "
         f"({found.kept.row_bytes / 1e3:.0f} kB). New images like them: p = {like.p_value:.2g}. {LACKING.capitalize()}: "
