@@ -72,6 +72,11 @@ CASES = (
     Case("report --reproductions {i}/records -o {o}/INDEX.md", ("records/more.jsonl",)),
     Case("audit {i}/records/a.json", ("records/a.json",)),
     Case("audit {i}/records --json", ("records/more.jsonl", "records/b.json")),
+    Case("keep {i}/p.csv -o {o}/k.vestige --epsilon 1 --bounds {i}/bounds.toml", ("bounds.toml", "p.csv")),
+    Case("keep {i}/p.parquet -o {o}/k.vestige --epsilon 1 --public {i}/q.parquet --unit x0 --max-rows 2",
+         ("q.parquet", "p.parquet")),
+    Case("show {i}/private.vestige", ("private.vestige",)),
+    Case(f"compare {{i}}/private.vestige {{i}}/q.csv {PAIR}", ("private.vestige", "q.csv")),
     Case("audit {i}/e.toml --strict", ("e.toml",)),
     Case("audit {i}/e.toml --paragraph", ("e.toml",)),
     Case("monitor start {o}/m --divergences kl,js --rise js=0.1", MONITOR, ("m",)),
@@ -102,6 +107,7 @@ WORDED = tuple(
         "matrix {i}/R.csv --better down --labels none",
         "report nowhere {i}/records/a.json -o {o}/page --page-only",
         "monitor start {o}/m --divergences kl,js --rise js=0.1 --above kl@a=0.5 --features pca --dims 1",
+        "keep {i}/p.npy -o {o}/k.vestige --epsilon 1 --delta 1e-6 --bounds {i}/bounds.toml --unit row --max-rows 1",
         "list methods",
         "data list",
         "data fetch digits",
@@ -619,6 +625,9 @@ def build(folder: Path) -> None:
         '[evaluation]\nname = "Mine"\ntasks = 5\nshared_head = true\nlabels_at_test = false\nkept_samples = 0\n'
         "retrains = false\nseconds = [10.0, 10.5, 11.0]\nheld_bytes = [100, 100, 100]\n"
     )
+    (folder / "bounds.toml").write_text("x0 = [-4, 4]\nx1 = [-4.5, 5.0]\n")
+    promised = ["--epsilon", "30", "--bounds", f"{folder}/bounds.toml"]  # large, so that 120 rows are told about
+    assert main(["keep", f"{folder}/p.npy", "-o", f"{folder}/private.vestige", *promised]) == 0
     (folder / "data").mkdir()
     x, y = g.integers(0, 255, (20, 8, 8), dtype=np.uint8), np.arange(20) % 10
     for name in ("digits", "mnist"):

@@ -124,7 +124,7 @@ class KeepVerb(output.SeededVerb):
         private = self.epsilon is not None
         for name in WITHOUT_EPSILON if private else WITH_EPSILON:
             if getattr(self, name) != getattr(KeepVerb, name):
-                option, must = name.replace("_", "-"), "not with --epsilon" if private else "given with --epsilon"
+                option, must = name.replace("_", "-"), "left out with --epsilon" if private else "given with --epsilon"
                 raise InputError(f"--{option} must be {must}. Got it {'with' if private else 'without'} instead.")
         if not self.append:
             return

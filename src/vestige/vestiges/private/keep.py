@@ -17,17 +17,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import VestigeWarning, checks
-from vestige.vestiges.batches import Batches, batches
 from vestige.vestiges.lines import some_rows
 from vestige.vestiges.private.noise import noise_scale, released
 from vestige.vestiges.private.public import (
     Bounds,
-    as_columns,
     check_columns,
     declared_schema,
+    in_tables,
     public_schema,
     read_bounds,
-    tabled,
 )
 from vestige.vestiges.private.released import Guarantee, Released
 from vestige.vestiges.private.statistics import GRID, Query
@@ -56,7 +54,7 @@ def keep_privately(
     """What `keep` with an epsilon leaves."""
     on_step("sample")
     most = _most_rows(unit, max_rows)
-    data = batches(tabled(rows))
+    data = in_tables(rows)
     aside = (*drop, *(() if unit == ROW or unit in drop else (unit,)))
     if like is not None:
         if bounds is not None or public is not None:
@@ -70,10 +68,10 @@ def keep_privately(
     counted = None if unit == ROW else torch.from_numpy(counted_rows(data, unit, most))
     total, seen = torch.zeros(size, dtype=torch.int64), 0
     for batch in data:
-        table = _columns(batch, data)
+        assert isinstance(batch, pa.Table)
         if seen == 0:
-            check_columns(table.column_names, query.schema, aside, declared=declared)
-        cells = query.schema.cells(table, data.origin).cells
+            check_columns(batch.column_names, query.schema, aside, declared=declared)
+        cells = query.schema.cells(batch, data.origin).cells
         total += query.sums(cells if counted is None else cells[counted[seen : seen + len(cells)]])
         seen += len(cells)
     on_step("noise")
@@ -117,25 +115,8 @@ def _made_public(
     if public is None:
         assert schema is not None
         return Query.of(schema, None, declared=True, seed=seed), None, True
-    known, sample = public_schema(public, [name for name in drop if name in _names(public)], seed)
+    known, sample = public_schema(public, drop, seed)
     chosen = known if schema is None else schema
     cells = chosen.cells(sample, "public").cells
     query = Query.of(chosen, cells, declared=schema is not None, seed=seed)
     return query, cells[some_rows(len(cells), BASE_ROWS, seed, "public")], schema is not None
-
-
-def _names(rows: Any) -> list[str]:  # noqa: ANN401 - rows
-    """The names of the columns."""
-    data = batches(tabled(rows))
-    return _columns(next(iter(data)), data).column_names
-
-
-def _columns(batch: pa.Table | Tensor, data: Batches) -> pa.Table:
-    """A batch as a table; images are for a public feature map first."""
-    if isinstance(batch, pa.Table):
-        return batch
-    if data.shape is not None and len(data.shape) > 1:
-        checks.refuse(
-            "rows", OWNER, "a table or an array of columns with an epsilon (features of a public map)", data.origin
-        )
-    return as_columns(batch)

@@ -31,7 +31,7 @@ from vestige.core import InputError, checks
 from vestige.core.numerics import two_digits
 from vestige.data.readers.columns import listed
 from vestige.store import regular
-from vestige.vestiges.batches import survey
+from vestige.vestiges.batches import Batches, batches, survey
 from vestige.vestiges.drift_test.columns import CodedColumn
 from vestige.vestiges.schema import BOOLEANS, Schema, SchemaColumn
 
@@ -104,17 +104,23 @@ def _category(name: str, kind: str, categories: tuple[str, ...]) -> SchemaColumn
 
 def public_schema(public: Any, drop: Sequence[str], seed: int) -> tuple[Schema, pa.Table]:  # noqa: ANN401 - rows
     """The schema of public rows, and a sample of them."""
-    told = survey(tabled(public), drop=drop, seed=seed)
+    data = in_tables(public)
+    names = next(iter(data)).column_names
+    told = survey(data, drop=[name for name in drop if name in names], seed=seed)
     assert told.schema is not None
     assert isinstance(told.sample, pa.Table)
     return told.schema, told.sample
 
 
-def tabled(rows: Any) -> Any:  # noqa: ANN401 - whatever `keep` takes
-    """An array of columns as a table, whose columns are x0, x1 ...; everything else as it is."""
-    if hasattr(rows, "shape") and not hasattr(rows, "columns") and not hasattr(rows, "column_names"):
-        return as_columns(checks.matrix(rows, "rows", OWNER))
-    return rows
+def in_tables(rows: Any) -> Batches:  # noqa: ANN401 - whatever `keep` takes
+    """Rows in batches that are tables; the columns of an array are x0, x1 ..."""
+    data = batches(rows)
+    if data.kind == "table":
+        return data
+    if data.shape is not None and len(data.shape) > 1:
+        must = "a table or an array of columns with an epsilon (of images the features of a public map)"
+        checks.refuse("rows", OWNER, must, data.origin)
+    return Batches("table", data.origin, None, lambda: (as_columns(x) for x in data if isinstance(x, Tensor)))
 
 
 def as_columns(x: Float[Tensor, "n d"]) -> pa.Table:

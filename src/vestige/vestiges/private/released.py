@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from vestige.core import InputError
-from vestige.vestiges.private.statistics import PARTS, Query
+from vestige.core import InputError, checks
+from vestige.vestiges.private.noise import MOST_EPSILON
+from vestige.vestiges.private.statistics import LARGEST, PARTS, Query
 from vestige.vestiges.private.units import ROW
 
 SECOND = (
@@ -31,12 +32,30 @@ class Guarantee:
     max_rows: int  # of a unit that count
     parts: int = 1  # files that were merged
 
+    def __post_init__(self) -> None:
+        checks.number(self.epsilon, "epsilon", "Guarantee", low=0, open_low=True, high=MOST_EPSILON)
+        checks.number(self.delta, "delta", "Guarantee", low=0, high=1, open_low=True, open_high=True)
+        checks.whole(self.max_rows, "max_rows", "Guarantee", low=1)
+        checks.whole(self.parts, "parts", "Guarantee", low=1)
+
     def merge(self, other: Guarantee) -> Guarantee:
         """Of parts that have no unit in common: whoever is in one of them is protected as that one promises."""
         if self.unit != other.unit:
             raise InputError(f"The units of both vestiges must be one. Got '{self.unit}' and '{other.unit}' instead.")
         worst = max(self.epsilon, other.epsilon), max(self.delta, other.delta)
         return Guarantee(*worst, self.unit, max(self.max_rows, other.max_rows), self.parts + other.parts)
+
+    @property
+    def auc_bound(self) -> float:
+        """The largest AUC with which anybody, whatever they know, tells a file with one unit from one without it.
+
+        Who is wrong about a share a of the files without it is right about at most min(1, delta + e^epsilon a,
+        1 - e^-epsilon (1 - delta - a)) of those with it (Wasserman and Zhou 2010; Dong, Roth and Su 2022, Prop. 3):
+        this is the area below that line.
+        """
+        e, rest = math.exp(self.epsilon), 1 - self.delta
+        corner = rest / (1 + e)
+        return self.delta * corner + e * corner**2 / 2 + rest - corner - (rest - corner) ** 2 / e / 2 + self.delta
 
     def __str__(self) -> str:
         whose = (
@@ -45,7 +64,8 @@ class Guarantee:
         merged = "" if self.parts == 1 else f" Merged from {self.parts} parts. {DISJOINT.format(unit=self.unit)}"
         return (
             f"epsilon {self.epsilon:g}, delta {self.delta:g}, for {whose}, more or less; this covers every number in "
-            f"the file that the rows had a part in. {SECOND}{merged}"
+            f"the file that the rows had a part in. Whoever knows all other rows tells with an AUC of at most "
+            f"{self.auc_bound:.2f} whether it was there. {SECOND}{merged}"
         )
 
 
@@ -57,6 +77,12 @@ class Released:
     guarantee: Guarantee
     sums: Int64[Tensor, " k"]
     variance: float  # of the noise in each of them, as whole numbers
+
+    def __post_init__(self) -> None:
+        size = sum(self.query.sizes.values())
+        if self.sums.shape != (size,):
+            checks.refuse("sums", "Released", f"{size}, as the query has", tuple(self.sums.shape))
+        checks.number(self.variance, "variance", "Released", low=0, high=LARGEST)
 
     @property
     def n(self) -> int:

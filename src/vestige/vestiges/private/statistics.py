@@ -39,6 +39,7 @@ SHARES = (0.1, 0.4, 0.2, 0.3)
 FREQUENCIES = 128
 MOST_FEATURES = 64
 CHUNK = 4096  # rows at a time
+LARGEST = 1e100  # radius
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +148,13 @@ class Query:
         return hashed.hexdigest()[:32]
 
     def __post_init__(self) -> None:
+        cells, d = len(self.schema.used), len(self.schema.feature_names)
+        shapes = tuple(self.low.shape), tuple(self.high.shape), len(self.columns), self.frequencies.shape[1:]
+        if shapes != ((cells,), (cells,), cells, (d,)):
+            checks.refuse("columns", "Query", f"{cells} of {d} features, as in its schema", "others")
+        checks.number(self.radius, "radius", "Query", low=0, open_low=True, high=LARGEST)
+        if not bool(self.frequencies.isfinite().all()) or bool(self.low.isnan().any() | self.high.isnan().any()):
+            checks.refuse("frequencies", "Query", "numbers, and its limits, too", "others")
         if len(self.shares) != len(PARTS) or min(self.shares) <= 0 or not sum(self.shares) <= 1 + 1e-12:
             checks.refuse("shares", "Query", f"{len(PARTS)} positive numbers that sum to at most 1", self.shares)
 

@@ -49,6 +49,13 @@ class PrivateVestige(KeptPrivately):
     seed: int  # of what is public: the frequencies
     made_by: str = __version__
 
+    def __post_init__(self) -> None:
+        cells = len(self.schema.used)
+        if self.base is not None and self.base.shape[1:] != (cells,):
+            raise InputError(
+                f"The public rows of a vestige must have {cells} cells. Got {self.base.shape[1:]} instead."
+            )
+
     @property
     def n(self) -> int:
         """About how many rows there were; the count has noise."""

@@ -1,0 +1,332 @@
+"""What a vestige with an epsilon is worth: errors, intervals, level, power and attacks, from stored results.
+
+Eight features, n = 10 000 rows kept, epsilon 1, delta 1e-6, public rows (5000 others) or declared bounds; beside each
+figure stands the same without noise ("no noise": the same sums, the same code). New rows are 2000, or 500 and 2000 for
+power. The truth of a distance is that of LARGE rows of both sides under the same public query, without noise.
+
+- Relative error: root mean square, over references, of the private value less the one without noise, over the truth;
+  "in all" it is less the truth itself, so sampling is in it. Of shifts of half a scale, stretches by a half, and the
+  loss of seven tenths of a cluster.
+- Intervals: share that holds the truth.
+- Level: share of p <= .05 where nothing differs. Power: the same for the drifts of `beyond-vestige`, both sizes.
+- Attacks, ATTACKS files with a row and as many without it. "All others": somebody who knows all other rows and the
+  scale of the noise scores a file by the product of the rest with the row's own vector, for the row that moves the sums
+  most. That is the likelihood ratio under Gaussian noise, so nobody does better: its AUC is Phi(1 / (sigma sqrt 2)),
+  sigma the noise over the sensitivity. "Moments": (k - m)' S^-1 (f(x) - m), with k the released means, m and S those of
+  other rows, for members and for rows that were not in. Beside them what (epsilon, delta) allows to anybody.
+
+Shares of the budget, the number of frequencies and the radius were chosen on the families of CHOSEN_ON; those of
+REPORTED were not looked at before.
+
+    python -m benchmarks privacy                             # the tables of what is stored
+    python -m benchmarks privacy --run mnist --references 40
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.environments import ROOT
+
+FOLDER = ROOT / "benchmarks" / "results" / "privacy"
+DATA = Path(os.environ.get("VESTIGE_DATA", Path.home() / ".cache" / "vestige"))
+VERSION = 1
+D, N, PUBLIC, LARGE = 8, 10_000, 5000, 60_000
+EPSILON, DELTA = 1.0, 1e-6
+M = 2000
+POWER_M = (500, 2000)
+NULLS = 8  # tests of nothing a reference, of either size
+ATTACKS = 400
+ALPHA = 0.05
+HOWS = ("public", "bounds")
+CHOSEN_ON, REPORTED = ("normal", "gamma"), ("mixture", "covertype", "mnist")
+SIZED = {"shift": 0.5, "scale": 0.5, "lost modes": 0.7}
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+
+def _normal(rng: np.random.Generator, n: int) -> np.ndarray:
+    mix = np.eye(D) + 0.4 * np.random.default_rng(1).normal(size=(D, D))
+    return rng.normal(size=(n, D)) @ mix
+
+
+def _gamma(rng: np.random.Generator, n: int) -> np.ndarray:
+    common = rng.gamma(2, 1, (n, 1))
+    return rng.gamma(np.linspace(1, 5, D), 1, (n, D)) + common * np.linspace(0, 1, D)
+
+
+def _mixture(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Five clusters of heavy tails."""
+    centres = 2 * np.random.default_rng(2).normal(size=(5, D))
+    return centres[rng.choice(5, n, p=[0.35, 0.25, 0.2, 0.15, 0.05])] + rng.standard_t(5, (n, D))
+
+
+@functools.cache
+def _stored_rows(name: str) -> np.ndarray:
+    if name == "covertype":
+        from vestige_papers.beyond.drifting_tables import covertype
+
+        rows = covertype().rows(np.random.default_rng(0), 10**9)
+        return rows[:, [0, 1, 2, 3, 5, 6, 7, 9]]
+    x = np.load(DATA / "mnist.npz")["train_x"].reshape(60_000, -1).astype(np.float32) / 255
+    x = x - x.mean(0)
+    _, vectors = np.linalg.eigh(x.T @ x)
+    return (x @ vectors[:, ::-1][:, :D]).astype(float)
+
+
+def _of_rows(name: str) -> Draw:
+    return lambda rng, n: (rows := _stored_rows(name))[rng.choice(len(rows), n, replace=n > len(rows))]
+
+
+FAMILIES: dict[str, Draw] = {
+    "normal": _normal,
+    "gamma": _gamma,
+    "mixture": _mixture,
+    "covertype": _of_rows("covertype"),
+    "mnist": _of_rows("mnist"),
+}
+
+
+@functools.cache
+def _public(family: str, how: str) -> Any:
+    """The query of a family, made of public rows alone, and what drifts need to know of its columns."""
+    from vestige_papers.beyond.drifting_tables import changeable
+
+    rng = np.random.default_rng([3, sum(family.encode())])
+    public = FAMILIES[family](rng, PUBLIC)
+    wide = {f"x{j}": (float(a), float(b)) for j, (a, b) in enumerate(np.quantile(public, [0.001, 0.999], axis=0).T)}
+    kept = _keep(public[:300], {"public": public} if how == "public" else {"bounds": wide})
+    return kept, changeable(public, ("number",) * D, rng)
+
+
+def _keep(rows: np.ndarray, options: dict[str, Any]) -> Any:
+    from vestige import keep
+
+    return keep(rows, epsilon=EPSILON, delta=DELTA, **options)
+
+
+def _without_noise(kept: Any, cells: Any) -> Any:
+    """The same sums as they are."""
+    from dataclasses import replace
+
+    query = kept.released.query
+    return replace(kept.released, sums=query.sums(cells), variance=0.0)
+
+
+def _changed(family: str, how: str, drift: str, size: float, rows: np.ndarray) -> np.ndarray:
+    from vestige_papers.beyond.drifting_tables import DRIFTS
+
+    rng = np.random.default_rng(sum(drift.encode()))
+    return DRIFTS[drift][0](rows, _public(family, how)[1], rng, size)
+
+
+@functools.cache
+def truth(family: str, how: str, drift: str) -> dict[str, float]:
+    """FID and MMD^2 of LARGE rows."""
+    from vestige.vestiges.private.answers import Against, fid_of, mmd_of
+
+    kept, _ = _public(family, how)
+    rng = np.random.default_rng([5, sum(family.encode())])
+    p, q = FAMILIES[family](rng, LARGE), FAMILIES[family](rng, LARGE)
+    q = _changed(family, how, drift, SIZED[drift], q)
+    cells = [kept.cells(x).cells for x in (p, q)]
+    against = Against(_without_noise(kept, cells[0]), kept.released.query.values(cells[1]), 0)
+    return {"fid": fid_of(against)["fid_extrapolated"][0], "mmd2": mmd_of(against)["mmd2"][0]}
+
+
+def cell(family: str, how: str, reference: int) -> list[dict[str, Any]]:
+    """One reference: distances of three drifts, tests of nothing, tests of every drift."""
+    from vestige.vestiges.private.answers import Against, drift_of, metrics_of
+    from vestige_papers.beyond.drifting_tables import DRIFTS
+
+    like, _ = _public(family, how)
+    rng = np.random.default_rng([7, reference, sum((family + how).encode())])
+    draw = FAMILIES[family]
+    rows = draw(rng, N)
+    kept = _keep(rows, {"like": like})
+    sides = {"private": kept.released, "no noise": _without_noise(kept, kept.cells(rows).cells)}
+
+    def against(new: np.ndarray) -> dict[str, Any]:
+        values = kept.released.query.values(kept.cells(new).cells)
+        return {side: Against(one, values, reference) for side, one in sides.items()}
+
+    found = []
+    for drift, size in SIZED.items():
+        new = _changed(family, how, drift, size, draw(rng, 2 * M))[:M]
+        row: dict[str, Any] = {"part": "size", "drift": drift}
+        for side, one in against(new).items():
+            for name, estimate in metrics_of(one, 0.95, lambda _: None).items():
+                if name in ("fid_extrapolated", "mmd2"):
+                    row |= {f"{name} {side}": [estimate.value, estimate.low, estimate.high]}
+        found.append(row)
+    for k in range(2 * NULLS):
+        m = POWER_M[k % 2]
+        found.append({"part": "level", "m": m, "private": drift_of(against(draw(rng, m))["private"]).p_value})
+    for drift, (_, sizes) in DRIFTS.items():
+        for m in POWER_M:
+            size = sizes[reference % 2]
+            new = _changed(family, how, drift, size, draw(rng, 3 * m))[:m]
+            p = {side: drift_of(one).p_value for side, one in against(new).items()}
+            found.append({"part": "power", "drift": drift, "m": m, "size": size} | p)
+    return found
+
+
+def attacks(family: str, how: str) -> dict[str, float]:
+    """AUC of both attacks, and what they may be."""
+    import torch
+    from scipy.stats import norm, rankdata
+
+    from vestige.vestiges.private.noise import released
+
+    kept, _ = _public(family, how)
+    query, scale = kept.released.query, math.sqrt(kept.released.variance)
+    rng = np.random.default_rng([9, sum(family.encode())])
+    rows = kept.cells(FAMILIES[family](rng, N)).cells
+    sums, own = query.sums(rows), query.contributions(rows).double()
+    most = own[own.norm(dim=1).argmax()]
+
+    def auc(inside: np.ndarray, outside: np.ndarray) -> float:
+        ranks = rankdata(np.concatenate([inside, outside]))[: len(inside)].sum()
+        return float((ranks - len(inside) * (len(inside) + 1) / 2) / (len(inside) * len(outside)))
+
+    scores: dict[int, list[float]] = {0: [], 1: []}
+    for k in range(2 * ATTACKS):
+        noisy = released(sums + (k % 2) * most.long(), scale, DELTA)
+        scores[k % 2].append(float((noisy - sums).double() @ most))
+    others = query.contributions(kept.cells(FAMILIES[family](rng, 4000)).cells).double()
+    mean, fresh = others.mean(0), query.contributions(kept.cells(FAMILIES[family](rng, 4000)).cells).double()
+    spread = torch.cov(others.T) + (scale / math.sqrt(N)) ** 2 * torch.eye(len(mean), dtype=torch.float64)
+    turned = torch.linalg.solve(spread, released(sums, scale, DELTA).double() / N - mean)
+    by_moments = [((side - mean) @ turned).numpy() for side in (own[:4000], fresh)]
+    return {
+        "all others": auc(np.array(scores[1]), np.array(scores[0])),
+        "of the Gaussian": float(norm.cdf(float(most.norm()) / scale / math.sqrt(2))),
+        "moments": auc(*by_moments),
+        "anybody": kept.guarantee.auc_bound,
+    }
+
+
+def file_of(family: str, how: str) -> Path:
+    return FOLDER / f"epsilon-{family}-{how}.json"
+
+
+def stored(family: str, how: str) -> dict[str, Any]:
+    """Finished references of this version, by number, and the truth."""
+    file = file_of(family, how)
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return found if found.get("version") == VERSION else {"version": VERSION, "truth": {}, "attacks": {}, "cells": {}}
+
+
+def run(family: str, how: str, references: int) -> None:
+    """Measure what is missing."""
+    from vestige.store.objects import write_bytes
+
+    done = stored(family, how)
+    done["truth"] = done["truth"] or {drift: truth(family, how, drift) for drift in SIZED}
+    done["attacks"] = done["attacks"] or attacks(family, how)
+    for reference in range(references):
+        if str(reference) in done["cells"]:
+            continue
+        start = time.process_time()
+        done["cells"][str(reference)] = _short(cell(family, how, reference))
+        lines = ",\n".join(f'"{k}":{json.dumps(v, separators=(",", ":"))}' for k, v in done["cells"].items())
+        known = {"version": VERSION, "truth": _short(done["truth"]), "attacks": _short(done["attacks"])}
+        head = json.dumps(known)[:-1] + ', "cells":{\n'
+        write_bytes(file_of(family, how), f"{head}{lines}\n}}}}\n".encode())
+        print(f"{family} {how} {reference}: {time.process_time() - start:.1f} s", file=sys.stderr, flush=True)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _short(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_short(v) for v in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+# ---- tables
+
+
+def _rows(family: str, how: str, part: str) -> list[dict[str, Any]]:
+    return [row for cell in stored(family, how)["cells"].values() for row in cell if row["part"] == part]
+
+
+def sizes_table(families: Sequence[str]) -> list[list[str]]:
+    """A family and a drift a row: the truth, relative errors, and shares of intervals that hold it."""
+    out = []
+    for family in families:
+        for how in HOWS:
+            found, known = _rows(family, how, "size"), stored(family, how)["truth"]
+            for drift in SIZED if found else ():
+                mine = [row for row in found if row["drift"] == drift]
+                cells = [family, how, drift]
+                for name in ("fid_extrapolated", "mmd2"):
+                    true = known[drift][name.removesuffix("_extrapolated")]
+                    private = np.array([row[f"{name} private"] for row in mine])
+                    plain = np.array([row[f"{name} no noise"] for row in mine])
+                    by_noise = math.sqrt(np.mean((private[:, 0] - plain[:, 0]) ** 2)) / true
+                    in_all = math.sqrt(np.mean((private[:, 0] - true) ** 2)) / true
+                    holds = np.mean((private[:, 1] <= true) & (true <= private[:, 2]))
+                    cells += [f"{true:.2g}", f"{by_noise:.3f}", f"{in_all:.3f}", f"{holds:.2f}"]
+                out.append([*cells, str(len(mine))])
+    return out
+
+
+def tests_table(families: Sequence[str]) -> list[list[str]]:
+    """A family a row: level, and power with noise and without."""
+    out = []
+    for family in families:
+        for how in HOWS:
+            null, power = _rows(family, how, "level"), _rows(family, how, "power")
+            if null:
+                level = float(np.mean([row["private"] <= ALPHA for row in null]))
+                error = math.sqrt(level * (1 - level) / len(null))
+                shares = [np.mean([row[side] <= ALPHA for row in power]) for side in ("private", "no noise")]
+                found = [f"{level:.3f} ± {error:.3f}", str(len(null)), *(f"{x:.3f}" for x in shares), str(len(power))]
+                out.append([family, how, *found])
+    return out
+
+
+def attacks_table(families: Sequence[str]) -> list[list[str]]:
+    """A family a row: the AUC of both attacks and of the best there is."""
+    out = []
+    for family in families:
+        for how in HOWS:
+            found = stored(family, how)["attacks"]
+            if found:
+                names = "moments", "all others", "of the Gaussian", "anybody"
+                out.append([family, how, *(f"{found[name]:.3f}" for name in names)])
+    return out
+
+
+TABLES = {
+    "n = 10 000, epsilon 1: errors and intervals": (
+        sizes_table,
+        ("rows", "frame", "drift", "FID", "error by noise", "in all", "interval holds", "MMD^2", "error by noise",
+         "in all", "interval holds", "references"),
+    ),
+    "n = 10 000, epsilon 1: drift test": (
+        tests_table,
+        ("rows", "frame", "level at 5 %", "tests", "power", "without noise", "tests"),
+    ),
+    "n = 10 000, epsilon 1: AUC of attacks": (
+        attacks_table,
+        ("rows", "frame", "moments", "all other rows known", "best possible", "allowed by (epsilon, delta)"),
+    ),
+}  # fmt: skip
+
+
+def tables() -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
+    """Title, heads and rows of every table of what is stored: families that nothing was chosen on, then the others."""
+    both = (("", REPORTED), (", families that settings were chosen on", CHOSEN_ON))
+    made = [(title + told, heads, table(some)) for title, (table, heads) in TABLES.items() for told, some in both]
+    return [one for one in made if one[2]]
