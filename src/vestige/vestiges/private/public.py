@@ -179,12 +179,12 @@ def ball(schema: Schema, features: Float[Tensor, "n d"] | None) -> tuple[float, 
     """The radius that features are clipped to, and the bandwidth of the kernel in this radius.
 
     Of public rows the norm that one in twenty exceeds, and the median distance. Under bounds a number that is spread
-    evenly has the mean square 1/3 and a category 1: 1/2 a number and 1 a category leave room for it.
+    evenly has the mean square 1/3 and a category 1: the square of the radius is 2/5 a number and 1 a category.
     """
     if features is None:
         categories = sum(column.is_category for column in schema.used)
         plain = len(schema.used) - categories
-        radius = math.sqrt(plain / 2 + categories)
+        radius = math.sqrt(0.4 * plain + categories)
         return radius, math.sqrt(plain / 3 + categories) / radius
     norms = features.square().sum(1).sqrt()
     radius = two_digits(max(float(norms.quantile(0.95)), 1e-6))

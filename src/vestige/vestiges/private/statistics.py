@@ -35,7 +35,7 @@ from vestige.vestiges.schema import Schema
 GRID = 1 << 24
 PARTS = ("count", "moments", "random", "columns")
 # Chosen on the families of CHOSEN_ON in benchmarks/privacy/epsilon.py.
-SHARES = (0.1, 0.4, 0.2, 0.3)
+SHARES = (0.05, 0.45, 0.25, 0.25)
 FREQUENCIES = 128
 MOST_FEATURES = 64
 CHUNK = 4096  # rows at a time
