@@ -105,8 +105,9 @@ def _category(name: str, kind: str, categories: tuple[str, ...]) -> SchemaColumn
 def public_schema(public: Any, drop: Sequence[str], seed: int) -> tuple[Schema, pa.Table]:  # noqa: ANN401 - rows
     """The schema of public rows, and a sample of them."""
     data = in_tables(public)
-    names = next(iter(data)).column_names
-    told = survey(data, drop=[name for name in drop if name in names], seed=seed)
+    first = next(iter(data))
+    assert isinstance(first, pa.Table)
+    told = survey(data, drop=[name for name in drop if name in first.column_names], seed=seed)
     assert told.schema is not None
     assert isinstance(told.sample, pa.Table)
     return told.schema, told.sample
