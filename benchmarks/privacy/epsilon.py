@@ -18,12 +18,13 @@ power. The truth of a distance is that of LARGE rows of both sides under the sam
 Shares of the budget, the number of frequencies and the radius were chosen on the families of CHOSEN_ON; those of
 REPORTED were not looked at before.
 
-    python -m benchmarks privacy                             # the tables of what is stored
-    python -m benchmarks privacy --run mnist --references 40
+    python -m benchmarks privacy                                    # these tables, after those of attacks by default
+    python -m benchmarks.privacy.epsilon --run --rows mnist --frame public --references 12
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import math
@@ -330,3 +331,40 @@ def tables() -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
     both = (("", REPORTED), (", families that settings were chosen on", CHOSEN_ON))
     made = [(title + told, heads, table(some)) for title, (table, heads) in TABLES.items() for told, some in both]
     return [one for one in made if one[2]]
+
+
+def _print(title: str, heads: Sequence[str], rows: list[list[str]], markdown: bool) -> None:
+    if markdown:
+        print(f"**{title}**\n\n| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
+        print("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*heads, title=title)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=180).print(table)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Exit code 0."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.privacy.epsilon", description=__doc__)
+    parser.add_argument("--run", action="store_true", help="measure what is missing")
+    parser.add_argument("--rows", action="append", choices=FAMILIES, help="of these rows alone; may be repeated")
+    parser.add_argument("--frame", choices=HOWS, help="of this frame alone")
+    parser.add_argument("--references", type=int, default=12, help="how often rows are drawn anew")
+    parser.add_argument("--markdown", action="store_true", help="print tables in Markdown")
+    options = parser.parse_args(given)
+    if options.run:
+        for family in options.rows or FAMILIES:
+            for how in [options.frame] if options.frame else HOWS:
+                run(family, how, options.references)
+        return 0
+    for one in tables():
+        _print(*one, options.markdown)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
