@@ -66,6 +66,10 @@ CASES = (
     Case("matrix {i}/R.csv --reference {i}/one.csv --baseline {i}/one.csv", ("R.csv", "R.csv", "one.csv")),
     Case("matrix {i}/R.npy --json", ("R.npy",)),
     Case("matrix {i}/R.json", ("R.json",)),
+    Case("matrix {i}/long.csv --records {o}/records", ("long.csv",)),
+    Case("matrix {i}/long.parquet --json", ("long.parquet",)),
+    Case("matrix {i}/logs.pyd", ("logs.pyd",)),
+    Case("matrix {i}/metrics.json --records {o}/records --name x", ("metrics.json",)),
     Case("report {i}/records -o {o}/page --page-only", ("records/a.json", "records/a.json", "records/more.jsonl")),
     Case("report --compare {i}/records/a.json {i}/records/b.json -o {o}/page --page-only", ("records/a.json",)),
     Case("report {i}/records --pack {o}/packed", ("records/more.jsonl", "records/a.json")),
@@ -550,7 +554,7 @@ def damaged(path: Path, r: random.Random) -> str:
             if (told := ODD[name](path, r)) is not None:
                 return f"{name}: {told}"
             continue
-        data, is_text = path.read_bytes(), path.suffix in (".csv", ".json", ".jsonl", ".toml")
+        data, is_text = path.read_bytes(), path.suffix in (".csv", ".json", ".jsonl", ".toml", ".pyd")
         if kind == "text" and not is_text and r.random() < 0.9:
             continue
         by_name = {"binary": BINARY, "text": TEXT, "json": {"json": json_changed}, "header": {"header": header_claims}}[
@@ -615,6 +619,7 @@ def build(folder: Path) -> None:
     np.savetxt(folder / "R.csv", R, delimiter=",", header="a,b,c,d", comments="")
     np.savetxt(folder / "one.csv", R[3:], delimiter=",")
     (folder / "R.json").write_text(json.dumps(R.tolist()))
+    many_seeds(folder, R)
     stream = split(blobs(), 2)
     for seed, name in enumerate("ab"):
         record = audited_run(stream, learner("vanilla", stream, hidden=(8,)), seed=seed)
@@ -644,6 +649,23 @@ def build(folder: Path) -> None:
     assert main(["monitor", "step", m, "--model", f"a={folder}/q.npy"]) in CODES
     own = f"{OWN} --real {{i}}/p.npy --fake {{i}}/q.npy".format(i=folder, o=folder)
     assert main(own.split()) == 0
+
+
+def many_seeds(folder: Path, R: np.ndarray) -> None:
+    """Two runs of the matrix, as other frameworks write them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    cells = [(seed, i, j, float(v)) for seed in (0, 1) for (i, j), v in np.ndenumerate(R)]
+    named = dict(zip(("seed", "trained", "tested", "accuracy"), map(list, zip(*cells, strict=True)), strict=True))
+    pq.write_table(pa.table(named), folder / "long.parquet")
+    (folder / "long.csv").write_text("\n".join([",".join(named), *(",".join(map(str, cell)) for cell in cells)]))
+    metric = "Top1_Acc_Exp/eval_phase/test_stream/Task000/Exp{:03d}"
+    runs = [{metric.format(j): v for j, v in enumerate(row)} for row in R.tolist()]
+    (folder / "metrics.json").write_text(json.dumps({"0": runs, "1": runs}))
+    logged = {f"accuracy_{j + 1}_task{i + 1}": np.float64(v) for _, i, j, v in cells[:16]}
+    lines = [str({"model": "er", "seed": seed, "x": [1, "a'"]} | logged) for seed in (0, 1)]
+    (folder / "logs.pyd").write_text("\n".join(lines))
 
 
 def warm(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -29,16 +29,19 @@ SHOWN_TASKS = 12
 
 @dataclass(frozen=True)
 class MatrixVerb(output.Verb):
-    """Forgetting, intransigence and transfer of anybody's accuracy or loss matrix.
+    """Forgetting, intransigence and transfer of anybody's accuracy or loss matrix, of one run or of many seeds.
 
-    The file is delimited text, .npy or nested JSON lists of R[trained up to, tested on]: row k was measured after
-    training on tasks 1..k, column j on task j; blank or NaN cells were not measured. Accuracies are fractions in every
-    cell or percentages in every cell. F and I are positive when something was lost, BWT and FWT when something was
-    gained.
+    A file is delimited text, .npy or nested JSON lists of R[trained up to, tested on]: row k was measured after
+    training on tasks 1..k, column j on task j; blank or NaN cells were not measured. Many seeds: a long table (.csv,
+    .parquet) with columns seed, trained, tested, accuracy; an .npy of (seeds, tasks, tasks); a log of Avalanche
+    (eval_results.csv, or its metrics as JSON) or of Mammoth (logs.pyd); or several files, one a seed. They give means
+    with 95 % intervals over seeds, and with --records a Record a seed for 'vestige report' and 'vestige audit'.
+    Accuracies are fractions in every cell or percentages in every cell. F and I are positive when something was lost,
+    BWT and FWT when something was gained.
     """
 
-    file: Positional[Path]
-    """The matrix; '-' reads standard input."""
+    files: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE")]
+    """The matrix, or those of several seeds; '-' reads standard input."""
     reference: Annotated[Path | None, arg(metavar="FILE")] = None
     """For intransigence: what a model trained on tasks 1..k together reaches on task k; a vector, or its matrix."""
     baseline: Annotated[Path | None, arg(metavar="FILE")] = None
@@ -49,34 +52,77 @@ class MatrixVerb(output.Verb):
     """Which of the first line (header) and the first column (index) of the matrix are labels."""
     transpose: bool = False
     """The matrix in the file is R[tested on, trained up to]."""
+    records: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Write a Record a seed to DIR."""
+    name: str | None = None
+    """What the method is called in the Records; by default as the file."""
 
     def run(self) -> None:
         """Read, compute, print."""
         from vestige.data.readers import read_matrix
+        from vestige.data.readers.runs import read_runs
         from vestige.metrics.matrix import require_one_scale, summary
 
-        found = read_matrix(self.file, labels=self.labels)
-        R, names = found.rows, found.header
+        if self.name is not None and self.records is None:
+            raise InputError("The option --name must come with --records. Got it alone instead.")
+        where = ", ".join(map(str, self.files[:3])) + (" ..." if len(self.files) > 3 else "")
+        found = read_runs(self.files, labels=self.labels)
+        cells, tables = found.cells, dict(found.matrices)
+        names = cells.header if cells else found.tasks
         if self.transpose:
-            R, names = [list(column) for column in zip(*R, strict=True)], found.index
+            tables = {seed: [list(column) for column in zip(*R, strict=True)] for seed, R in tables.items()}
+            names = cells.index if cells else found.tasks
         reference = None if self.reference is None else read_matrix(self.reference, vector=True).rows
-        baseline = None if self.baseline is None else read_matrix(self.baseline, vector=True).rows
+        given = None if self.baseline is None else read_matrix(self.baseline, vector=True).rows
+        baselines: dict[int, Any] = dict.fromkeys(tables, given) if given is not None else dict(found.baseline)
+        results = {}
         try:
-            if not found.percent:
-                require_one_scale(found.rows, "vestige matrix", better=self.better)
-            result = summary(R, reference, baseline, better=self.better)
+            for seed, R in tables.items():
+                if not (cells and cells.percent):
+                    require_one_scale(R, "vestige matrix", better=self.better)
+                results[seed] = summary(R, reference, baselines.get(seed), better=self.better)
         except InputError as error:
-            raise InputError(f"{self.file}: {error}") from None
+            raise InputError(f"{where}: {error}") from None
+        R = next(iter(tables.values()))
         if _looks_transposed(R):
             output.warn(
                 "Nothing below the diagonal was measured: is this R[tested on, trained up to]? Try --transpose."
             )
         names = names or [str(j) for j in range(1, len(R[0]) + 1)]
-        read = {"file": self.file, "header": found.header is not None, "index": found.index is not None}
-        told = {"read": read, "tasks": names, **as_document(result)}
-        needs = {"Intransigence needs --reference.": reference, "Forward transfer needs --baseline.": baseline}
+        read = {"file": where, "header": bool(cells and cells.header), "index": bool(cells and cells.index)}
+        told: dict[str, Any] = {"read": read, "tasks": names}
+        needs = {"Intransigence needs --reference.": reference, "Forward transfer needs --baseline.": baselines or None}
         missing = [text for text, given in needs.items() if given is None]
-        self.answer(told, *tables(result, names, title=str(self.file)), *map(output.Note, missing))
+        if len(results) == 1:
+            (only,) = results.values()
+            told |= as_document(only)
+            shown = tables_of(only, names, title=where)
+        else:
+            told |= many_as_document(results)
+            shown = tables_of_many(results, names, title=where)
+        notes = [*map(output.Note, missing), *self._written(tables, baselines, reference, names, told)]
+        self.answer(told, *shown, *notes)
+
+    def _written(
+        self,
+        tables: Mapping[int, Sequence[Sequence[float]]],
+        baselines: Mapping[int, Any],
+        reference: Any,  # noqa: ANN401 - rows of numbers
+        names: Sequence[str],
+        told: dict[str, Any],
+    ) -> list[str]:
+        """Records to the folder, where one is given, and the sentence that says so."""
+        if self.records is None:
+            return []
+        from vestige.continual.record import Record
+        from vestige.data.readers.runs import Runs
+
+        called = self.name or self.files[0].stem or "imported"
+        runs = Runs({s: [list(r) for r in R] for s, R in tables.items()}, dict(baselines), list(names))
+        made = Record.from_matrix(runs, name=called, reference=reference, better=self.better)
+        paths = [record.save(self.records) for record in made]
+        told["records"] = paths
+        return [f"{len(paths)} Record{'s' * (len(paths) > 1)} of '{called}' written to {self.records}."]
 
 
 def _looks_transposed(R: Sequence[Sequence[float]]) -> bool:
@@ -94,7 +140,7 @@ def as_document(result: MatrixSummary) -> dict[str, Any]:
     return whole | {"at": at, "last": result.last(), "per_task": by_task(result)}
 
 
-def tables(result: MatrixSummary, names: Sequence[str], title: str) -> list[output.Table]:
+def tables_of(result: MatrixSummary, names: Sequence[str], title: str) -> list[output.Table]:
     """The matrix (unless it is large), the quantities after each task, and by task after the last."""
     direction = "larger is better" if result.better == "up" else "smaller is better"
     drawn = []
@@ -109,6 +155,49 @@ def tables(result: MatrixSummary, names: Sequence[str], title: str) -> list[outp
         told = [name for name in terms[0] if name in given]
         shown = [(names[row["task"] - 1], *(row[name] for name in told)) for row in terms]
         drawn.append(output.Table(f"by task, after {result.trained}", ("task", *(SYMBOLS[t] for t in told)), shown))
+    return drawn
+
+
+def many_as_document(results: Mapping[int, MatrixSummary]) -> dict[str, Any]:
+    """Runs of several seeds for machines: means with intervals, the mean matrix, and every run by its seed."""
+    from vestige.metrics.matrix import over_seeds
+
+    first = next(iter(results.values()))
+    means = {
+        name: {"mean": e.value, "se": e.std_error, "low": e.low, "high": e.high, "level": e.level, "seeds": e.n}
+        for name, e in over_seeds(list(results.values())).items()
+    }
+    whole = {"better": first.better, "trained": first.trained, "matrix": mean_matrix(results), "last": means}
+    return whole | {"seeds": {str(seed): as_document(result) for seed, result in results.items()}}
+
+
+def mean_matrix(results: Mapping[int, MatrixSummary]) -> list[list[float]]:
+    """Cell by cell over the runs in which it was measured."""
+    stacked = [result.matrix.tolist() for result in results.values()]
+    known = [
+        [[v for v in cell if not math.isnan(v)] for cell in zip(*rows, strict=True)]
+        for rows in zip(*stacked, strict=True)
+    ]
+    return [[sum(cell) / len(cell) if cell else math.nan for cell in row] for row in known]
+
+
+def tables_of_many(results: Mapping[int, MatrixSummary], names: Sequence[str], title: str) -> list[output.Table]:
+    """The mean matrix (unless it is large), the quantities after the last task with intervals, and seed by seed."""
+    from vestige.metrics.matrix import over_seeds
+
+    first = next(iter(results.values()))
+    drawn, n = [], len(results)
+    if first.matrix.shape[1] <= SHOWN_TASKS:
+        cells = [(i, *row) for i, row in enumerate(mean_matrix(results), 1)]
+        direction = "larger is better" if first.better == "up" else "smaller is better"
+        heading = f"{title}: mean R[trained up to, tested on] of {n} seeds, {direction}"
+        drawn.append(output.Table(heading, ("", *names), cells))
+    means = over_seeds(list(results.values()))
+    rows = [(SYMBOLS[name], e.value, e.std_error, e.low, e.high, e.n) for name, e in means.items()]
+    columns = ("", "mean", "se", "95 % from", "to", "seeds")
+    drawn.append(output.Table(f"after {first.trained} tasks", columns, rows, "Intervals are Student's, over seeds."))
+    by_seed = [(seed, *(result.last()[name] for name in means)) for seed, result in results.items()]
+    drawn.append(output.Table("seed by seed", ("seed", *(SYMBOLS[name] for name in means)), by_seed))
     return drawn
 
 

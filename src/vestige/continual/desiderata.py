@@ -367,7 +367,7 @@ def facts_of(record: Record) -> Facts:
     return Facts(
         subject=f"Record {record.id}",
         tasks=len(record.task_names),
-        shared_head=record.head == "single",
+        shared_head={"single": True, "multi": False}.get(record.head),  # None for a matrix that came from elsewhere
         kept_samples=None if memory is None or memory[-1] else 0,
         kept_bytes=None if memory is None else memory[-1],
         seconds=record.seconds.get("train_cpu"),

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from jaxtyping import Float64
@@ -27,13 +27,18 @@ from torch import Tensor
 
 from vestige import store
 from vestige.core import InputError, StoreError, checks, machine
+from vestige.core.checks import ArrayLike
 from vestige.core.errors import shortened
 from vestige.core.plain import plain
 from vestige.metrics.anytime import anytime
-from vestige.metrics.matrix import MatrixSummary, summary
+from vestige.metrics.matrix import DIRECTIONS, LARGEST_FRACTION, MatrixSummary, require_one_scale, summary
 from vestige.store import Plain
 from vestige.store.codec import SHOWN, stored_names
 
+if TYPE_CHECKING:
+    from vestige.data.readers.runs import Runs
+
+IMPORTED = "accuracy"  # the head of a matrix that came from elsewhere, where nobody said which it is
 FIRST_EDITION = {"experiment": 0}
 NAME = re.compile(r"\w[\w .,+-]*")  # of an experiment
 SAME = 1e-6  # numbers of one id that are further apart, absolutely and relatively, are other results
@@ -123,7 +128,89 @@ class Record:
 
     def summary(self) -> MatrixSummary:
         """A, F, I, BWT and FWT under the declared head."""
-        return summary(self.R, self.reference, self.baseline.get(self.head))
+        better = str(self.details.get("better", "up")) if self.head == IMPORTED else "up"
+        return summary(self.R, self.reference, self.baseline.get(self.head), better=better)
+
+    @classmethod
+    def from_matrix(
+        cls,
+        results: Any,  # noqa: ANN401 - whatever another framework left
+        *,
+        name: str = "imported",
+        data: str = "",
+        seed: int | None = None,
+        head: str | None = None,
+        reference: ArrayLike | None = None,
+        baseline: ArrayLike | None = None,
+        better: str = "up",
+    ) -> list[Self]:
+        """A Record a seed from what another framework measured: R[trained_up_to, tested_on] of one run or of many.
+
+        Parameters
+        ----------
+        results
+            An array (tasks, tasks) or (seeds, tasks, tasks); matrices by seed in a dict; a frame with a row a cell;
+            what Avalanche's `eval` returned, a dict after each experience, in a list; or the path of a file, or
+            several, as `vestige.data.readers.runs` reads them: delimited text, .npy, .parquet, JSON, and the logs of
+            Avalanche and Mammoth.
+        name, data
+            What the method and the data are called in reports.
+        seed
+            Of a single run; several have their own, or are counted.
+        head
+            "single" or "multi", where it is known: the audit goes by it.
+        reference, baseline
+            What joint training, and a network before any training, reach on each task; the latter may be in `results`.
+        better
+            "down" for losses. Accuracies in percent are divided by 100, which `details` says.
+
+        Example
+        -------
+        >>> Record.from_matrix([[[0.9, 0.1], [0.6, 0.8]], [[0.8, 0.1], [0.7, 0.9]]])[1].R.tolist()
+        [[0.8, 0.1], [0.7, 0.9]]
+        """
+        owner = "Record.from_matrix"
+        checks.one_of(better, DIRECTIONS, "better", owner)
+        under = IMPORTED if head is None else checks.one_of(head, ("single", "multi"), "head", owner)
+        runs = _runs_of(results, owner)
+        if seed is not None and len(runs.matrices) > 1:
+            checks.refuse("seed", owner, "None for several runs", seed)
+        tables = {s: checks.matrix(one, "R", owner, finite=False) for s, one in runs.matrices.items()}
+        tasks = len(next(iter(tables.values()))[0])
+        before = {s: _one_a_task(row, tasks, "baseline", owner) for s, row in runs.baseline.items()}
+        if baseline is not None:
+            before = dict.fromkeys(tables, _one_a_task(baseline, tasks, "baseline", owner))
+        known = None if reference is None else _one_a_task(reference, tasks, "reference", owner)
+        together = torch.cat(list(tables.values()))
+        require_one_scale(together, owner, better=better)
+        scale, details = 1.0, {"better": better}
+        if better == "up" and float(together.nan_to_num().max()) > LARGEST_FRACTION:
+            scale, details["scale"] = 0.01, "percentages, divided by 100"
+        found = []
+        for own, R in tables.items():
+            summary(R, better=better)  # refuses what no run can have left
+            whole = torch.cat([R, R.new_full((tasks - len(R), tasks), math.nan)]) * scale
+            digest = store.content_id({"matrix": plain(whole)})
+            config: dict[str, Any] = {
+                "stream": {"stream": "imported", "data": data, "digest": digest},
+                "learner": {"method": name},
+            }
+            record = cls(
+                config,
+                own if seed is None else seed,
+                under,
+                {under: whole},
+                None if known is None else known * scale,
+                {under: before[own] * scale} if own in before else {},
+                task_names=runs.tasks or [str(task) for task in range(1, tasks + 1)],
+                details=dict(details),
+            )
+            try:
+                _agree(**{key: getattr(record, key) for key in cls.__dataclass_fields__})
+            except StoreError as error:
+                raise InputError(f"{owner}: {error}") from None
+            found.append(record)
+        return found
 
     def anytime(self) -> dict[str, float]:
         """min-ACC, WC-ACC, average anytime accuracy and stability gap of a run that was tested while it trained."""
@@ -195,6 +282,41 @@ class Record:
         if record.id != stored_id:
             raise StoreError(f"{where}: The key 'id' does not match the configuration it names.")
         return record
+
+
+def _one_a_task(value: ArrayLike, tasks: int, name: str, owner: str) -> Float64[Tensor, " t"]:
+    """A number for each task; of a matrix the diagonal; NaN for tasks that were never reached."""
+    tensor = checks.as_tensor(value, name, owner)
+    row = checks.vector(
+        tensor.diagonal() if tensor.ndim == 2 and 1 not in tensor.shape else tensor, name, owner, finite=False
+    )
+    if len(row) > tasks:
+        checks.refuse(name, owner, f"at most {tasks} long, one a task", len(row))
+    return torch.cat([row, row.new_full((tasks - len(row),), math.nan)])
+
+
+def _runs_of(results: Any, owner: str) -> Runs:  # noqa: ANN401
+    """The runs that a user handed over, in whatever form."""
+    from vestige.data.readers import runs as reading
+    from vestige.data.readers.frames import as_table, is_frame
+
+    if isinstance(results, reading.Runs):
+        return results
+    if isinstance(results, str | Path):
+        return reading.read_runs([Path(results)])
+    if isinstance(results, list | tuple) and results and all(isinstance(one, str | Path) for one in results):
+        return reading.read_runs([Path(one) for one in results])
+    if not isinstance(results, Mapping) and is_frame(results):
+        table = as_table(results, owner)
+        return reading.from_columns({n: table.column(n).to_pylist() for n in table.column_names}, "the table")
+    if isinstance(results, Mapping) or (isinstance(results, list | tuple) and results and isinstance(results[0], dict)):
+        return reading.from_value(plain(results), "the results")
+    tensor = checks.as_tensor(results, "results", owner)
+    if tensor.ndim not in (2, 3) or 0 in tensor.shape:
+        must = "of shape (tasks, tasks) or (seeds, tasks, tasks)"
+        checks.refuse("results", owner, must, f"shape {tuple(tensor.shape)}")
+    stacked = tensor.cpu().double().reshape(-1, *tensor.shape[-2:]).tolist()
+    return reading.Runs(dict(enumerate(stacked)))
 
 
 def _agree(

@@ -24,6 +24,8 @@ Choices where the papers are silent:
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -34,6 +36,7 @@ from torch import Tensor
 
 from vestige.core import checks
 from vestige.core.checks import ArrayLike, Kind, as_tensor
+from vestige.core.estimate import Estimate
 
 # +1 where larger is better: accuracy; -1 where smaller is: loss, divergence.
 DIRECTIONS: dict[str, float] = {"up": 1.0, "down": -1.0}
@@ -76,6 +79,25 @@ class MatrixSummary:
         """Each quantity after the last task."""
         values = {name: getattr(self, name) for name in self.QUANTITIES}
         return {name: value[-1] if value is not None else None for name, value in values.items()}
+
+
+def over_seeds(summaries: Sequence[MatrixSummary], level: float = 0.95) -> dict[str, Estimate]:
+    """Each quantity after the last task as a mean over runs of different seeds, with Student's interval.
+
+    A run in which it is undefined does not count; with fewer than two runs there is no interval.
+    """
+    from scipy.special import stdtrit
+
+    found = {}
+    for name in MatrixSummary.QUANTITIES:
+        values = [value for one in summaries if (value := one.last()[name]) is not None and not math.isnan(value)]
+        if not values:
+            continue
+        mean, n = statistics.fmean(values), len(values)
+        se = statistics.stdev(values) / math.sqrt(n) if n > 1 else math.nan
+        reach = float(stdtrit(n - 1, (1 + level) / 2)) * se if n > 1 else math.nan
+        found[name] = Estimate(mean, mean - reach, mean + reach, level, se, n, name=name)
+    return found
 
 
 def oriented(R: ArrayLike, k: int | None, owner: str, better: str = "up") -> tuple[Float[Tensor, "rows tasks"], int]:

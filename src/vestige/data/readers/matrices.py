@@ -48,16 +48,17 @@ class Cells:
 
 def read_matrix(path: Path, *, labels: str = "auto", vector: bool = False) -> Cells:
     """The matrix in `path` ("-": standard input), or with `vector` a single row or column of numbers as well."""
-    data = _bytes(path)
+    data = file_bytes(path)
     if data.startswith(b"\x93NUMPY"):
-        return Cells(_from_npy(data, path, vector))
-    text = _text(data, path)
+        return Cells(nested(npy_values(data, path), path, vector))
+    text = file_text(data, path)
     if text.lstrip().startswith(("[", "{")):
         return Cells(_from_json(text, path, vector))
     return cells(text, str(path), labels=labels, vector=vector)
 
 
-def _bytes(path: Path) -> bytes:
+def file_bytes(path: Path) -> bytes:
+    """All of a file, or of standard input."""
     try:
         if str(path) == "-":
             data = sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -71,12 +72,14 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def _require_cells(count: int, path: object) -> None:
+def require_cells(count: int, path: object) -> None:
+    """Refuse more cells than any matrix of tasks has."""
     if count > MAX_CELLS:
         raise InputError(f"The file {path} must hold at most {MAX_CELLS} cells. Got {count} instead.")
 
 
-def _text(data: bytes, path: Path) -> str:
+def file_text(data: bytes, path: Path) -> str:
+    """The text that the bytes are."""
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = data.decode("utf-16" if wide else "utf-8-sig")
@@ -89,14 +92,15 @@ def _text(data: bytes, path: Path) -> str:
     return text
 
 
-def _from_npy(data: bytes, path: Path, vector: bool) -> list[list[float]]:
+def npy_values(data: bytes, path: Path) -> Any:  # noqa: ANN401 - of any depth
+    """The numbers of an .npy as nested lists."""
     import numpy as np
 
     from vestige.data.readers.arrays import npy_header
 
     try:
         shape = npy_header(io.BytesIO(data)).shape
-        _require_cells(math.prod(max(side, 1) for side in shape), path)  # a row without cells is a row
+        require_cells(math.prod(max(side, 1) for side in shape), path)  # a row without cells is a row
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except InputError:
         raise
@@ -104,41 +108,47 @@ def _from_npy(data: bytes, path: Path, vector: bool) -> list[list[float]]:
         raise InputError(f"The file {path} must be a whole .npy of numbers. Got '{error}' instead.") from None
     if array.dtype.kind not in "iuf":
         raise InputError(f"The file {path} must be a .npy of numbers. Got {array.dtype} instead.")
-    return _nested(array.astype(np.float64).tolist(), path, vector)
+    return array.astype(np.float64).tolist()
 
 
-def _from_json(text: str, path: Path, vector: bool) -> list[list[float]]:
-    _require_cells(text.count(","), path)
+def json_values(text: str, path: Path) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """What the file says, as plain values."""
+    require_cells(text.count(","), path)
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"Line {error.lineno}, column {error.colno} of {path}"
         raise InputError(f"{place} must be JSON. Got '{error.msg}' instead.") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"The file {path} must be JSON of plain nested lists. Got '{error}' instead.") from None
+
+
+def _from_json(text: str, path: Path, vector: bool) -> list[list[float]]:
+    value = json_values(text, path)
     if isinstance(value, dict):
         key = next((key for key in ("R", "matrix") if key in value), None)
         if key is None:
             got = ", ".join(map(repr, list(value)[:5])) or "none"
             raise InputError(f"The object in {path} must have a key 'R' or 'matrix'. Got the keys {got} instead.")
         value = value[key]
-    return _nested(value, path, vector)
+    return nested(value, path, vector)
 
 
-def _nested(value: object, path: Path, vector: bool) -> list[list[float]]:
+def nested(value: object, path: Path, vector: bool) -> list[list[float]]:
     """Rows from nested lists; one flat list is a vector."""
     if not isinstance(value, list) or not value:
-        raise InputError(f"The file {path} must hold a list of rows. Got {_shorten(value)} instead.")
+        raise InputError(f"The file {path} must hold a list of rows. Got {shorten(value)} instead.")
     if vector and not any(isinstance(row, list) for row in value):
         value = [value]
     rows = {f"Row {i}": row for i, row in enumerate(value, 1)}
     for place, row in rows.items():
         if not isinstance(row, list):
-            raise InputError(f"{place} of {path} must be a list of numbers. Got {_shorten(row)} instead.")
-    return _numbers(rows, path, _value)
+            raise InputError(f"{place} of {path} must be a list of numbers. Got {shorten(row)} instead.")
+    return _numbers(rows, path, value_of)
 
 
-def _value(value: object, place: str) -> float:
+def value_of(value: object, place: str) -> float:
+    """A value of JSON as a number."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -152,7 +162,7 @@ def _value(value: object, place: str) -> float:
 
 def cells(text: str, path: str, *, labels: str = "auto", vector: bool = False) -> Cells:
     """The cells of `text`; `path` names it in errors, `labels` says which are labels ("auto": see above)."""
-    lines, decimal_comma = _split(text, path)
+    lines, decimal_comma = split_lines(text, path)
     if not lines:
         raise InputError(f"The file {path} must hold a matrix. Got nothing but blanks and comments instead.")
     header, index = _labels([line for _, line in lines], labels, vector)
@@ -164,23 +174,23 @@ def cells(text: str, path: str, *, labels: str = "auto", vector: bool = False) -
         (first, names), width = lines[0], max(len(line) for _, line in body)
         short_corner = index and len(names) == width - 1  # how R writes its tables
         if not short_corner and len(names) != width:
-            _refuse_width(f"Line {first} of {path}", width, len(names))
+            refuse_width(f"Line {first} of {path}", width, len(names))
         names = [name.strip() for name in (names if short_corner else names[index:])]
     rows = {f"Line {number}": line[index:] for number, line in body}
-    numbers = _numbers(rows, path, partial(_cell, decimal_comma=decimal_comma), first_column=1 + index)
+    numbers = _numbers(rows, path, partial(cell_of, decimal_comma=decimal_comma), first_column=1 + index)
     percent = all(cell.rstrip().endswith("%") or is_missing(cell) for row in rows.values() for cell in row)
     return Cells(numbers, names, [line[0].strip() for _, line in body] if index else None, percent)
 
 
-def _split(text: str, path: str) -> tuple[list[tuple[int, list[str]]], bool]:
+def split_lines(text: str, path: str) -> tuple[list[tuple[int, list[str]]], bool]:
     """Lines with their numbers, and whether a comma is the decimal point (where it cannot be the delimiter)."""
     # A comment is "# " and words, as numpy writes it; "#REF!" is a broken cell.
     physical = text.splitlines()
-    _require_cells(len(physical), path)
+    require_cells(len(physical), path)
     physical = ["" if re.match(r"#(\s|$)", line) else line for line in physical]
     last = next((line for line in reversed(physical) if line.strip()), "")
     delimiter = next((d for d in "\t;," if d in last), None)
-    _require_cells(sum(len(line.split(delimiter)) for line in physical), path)
+    require_cells(sum(len(line.split(delimiter)) for line in physical), path)
     if delimiter is None:
         return [(i, line.split()) for i, line in enumerate(physical, 1) if line.strip()], False
     reader = csv.reader(physical, delimiter=delimiter, strict=True)
@@ -229,7 +239,8 @@ def _counts(cells: Sequence[str]) -> bool:
     return bool(text) and any(text == [str(i + start) for i in range(len(text))] for start in (0, 1))
 
 
-def _cell(cell: str, place: str, *, decimal_comma: bool) -> float:
+def cell_of(cell: str, place: str, *, decimal_comma: bool) -> float:
+    """A cell of text as a number."""
     text = cell.strip()
     if is_missing(text):
         return math.nan
@@ -248,7 +259,7 @@ def _numbers(
     if widths != list(range(1, len(rows) + 1)):
         for place, width in zip(rows, widths, strict=True):
             if width != widths[0] or not width:
-                _refuse_width(f"{place} of {path}", max(widths[0], 1), width)
+                refuse_width(f"{place} of {path}", max(widths[0], 1), width)
     found = []
     for place, row in rows.items():
         read = [number(value, f"{place}, column {j} of {path}") for j, value in enumerate(row, first_column)]
@@ -256,16 +267,17 @@ def _numbers(
     return found
 
 
-def _refuse_width(place: str, expected: int, width: int) -> NoReturn:
+def refuse_width(place: str, expected: int, width: int) -> NoReturn:
+    """Refuse a row of another length."""
     raise InputError(f"{place} must have {expected} cell{'s' * (expected != 1)}. Got {width} instead.")
 
 
 def _refuse_cell(place: str, cell: object) -> NoReturn:
     """Refuse what should have been a number."""
-    raise InputError(f"{place} must be a finite number, or blank if it was not measured. Got {_shorten(cell)} instead.")
+    raise InputError(f"{place} must be a finite number, or blank if it was not measured. Got {shorten(cell)} instead.")
 
 
-def _shorten(value: object) -> str:
+def shorten(value: object) -> str:
     """What was found instead, short enough for a sentence."""
     if isinstance(value, list | dict):
         return f"a {type(value).__name__} of {len(value)}"
