@@ -5,11 +5,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.complete
 DOCS   := $(VENV)/.docs
 CLUSTER := $(VENV)/.cluster
+FRAMEWORKS := $(VENV)/.frameworks
 # One process a core, one torch thread a process: tests neither starve each other nor change their sums.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-cluster lint format bench docs lock clean
+.PHONY: help demo test test-all test-cluster test-frameworks lint format bench docs lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,11 +29,15 @@ $(CLUSTER): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[cluster]' || echo "No Ray could be installed."
 	@touch $(CLUSTER)
 
+$(FRAMEWORKS): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[frameworks]' || echo "Lightning and transformers could not be installed."
+	@touch $(FRAMEWORKS)
+
 demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html
 	@$(ONE_THREAD) $(BIN)/vestige demo
 
 test: $(STAMP)  ## the tests that take seconds
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not cluster"
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not cluster and not frameworks"
 
 test-all: $(CLUSTER)  ## every test
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not cluster"
@@ -41,6 +46,9 @@ test-all: $(CLUSTER)  ## every test
 # Ray gives its processes 30 s to start: they want the machine to themselves.
 test-cluster: $(CLUSTER)  ## units on a Ray cluster of two machines, one of them lost in the middle
 	$(ONE_THREAD) $(BIN)/python -m pytest -m cluster tests/runner tests/vestiges
+
+test-frameworks: $(FRAMEWORKS)  ## the callbacks for Lightning and transformers, beside the real ones
+	$(ONE_THREAD) $(BIN)/python -m pytest -m frameworks tests/plugins
 
 lint: $(STAMP)  ## formatting, lint, types, dead code
 	$(BIN)/ruff format --check .

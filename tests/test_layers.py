@@ -24,6 +24,7 @@ PACKAGES = [
     "continual",
     "policy",
     "monitor",
+    "plugins",
     "runner",
     "cli",
     "vestige_papers",

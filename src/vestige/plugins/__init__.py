@@ -1,0 +1,6 @@
+"""Callbacks for other frameworks that write Records or step a monitor; each file asks for its framework on import.
+
+from vestige.plugins.avalanche import AvalancheRecord       # beside strategies of Avalanche
+from vestige.plugins.lightning import LightningMonitor      # and LightningRecord
+from vestige.plugins.huggingface import TrainerMonitor      # and TrainerRecord, for the Trainer of transformers
+"""
