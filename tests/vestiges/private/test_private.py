@@ -85,6 +85,30 @@ def test_several_rows_of_a_person_cost_that_much_more(silent):
     assert noise.spent(len(sums), scale, 3 * GRID, delta) <= 1 < noise.spent(len(sums), scale, 4 * GRID, delta)
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-9), (0.5, 1e-2), (3.0, 0.1)])
+def test_the_bound_of_an_attack_is_the_area_below_the_line(epsilon, delta):
+    a = np.linspace(0, 1, 400_001)
+    line = np.minimum(1, np.minimum(delta + math.exp(epsilon) * a, 1 - math.exp(-epsilon) * (1 - delta - a)))
+    bound = released.Guarantee(epsilon, delta, "row", 1).auc_bound
+    assert abs(bound - float(np.trapezoid(line, a))) < 1e-8
+    if delta < 1e-6:  # of a pure epsilon: e^epsilon / (1 + e^epsilon)
+        assert abs(bound - 1 / (1 + math.exp(-epsilon))) < 1e-8
+
+
+def test_the_best_attack_finds_what_gaussian_noise_allows_and_no_more():
+    """Who knows all other rows has the sums but for one row: its vector in noise, or noise alone."""
+    own = torch.full((64,), GRID // 8, dtype=torch.int64)  # of length GRID
+    scale = noise.noise_scale(64, GRID, 1.0, 1e-6)
+    scores = [
+        np.array([float(noise.released(own * k, scale, 1e-6).double() @ own.double()) for _ in range(600)])
+        for k in (0, 1)
+    ]
+    auc = float((scores[1][:, None] > scores[0]).mean())
+    allowed = math.erf(GRID / scale / 2) / 2 + 0.5  # Phi(1 / (sigma sqrt 2))
+    assert abs(allowed - 0.562) < 0.001
+    assert abs(auc - allowed) < 4 * 0.0165  # the standard error of an AUC of 600 against 600
+
+
 def test_noise_does_not_depend_on_the_seed():
     one, two = (vs.keep(rows(300, 0), epsilon=1, bounds=BOUNDS, seed=5) for _ in range(2))
     assert one.released.query.digest() == two.released.query.digest()
@@ -273,6 +297,15 @@ def test_fid_is_refused_below_five_thousand():
 def test_what_cannot_be_promised_is_refused(options, told):
     with pytest.raises(InputError, match=told.replace("(", r"\(").replace("[", r"\[")):
         vs.keep(rows(60, 0), **({"epsilon": 1} | options))
+
+
+def test_files_of_arrays_have_columns_by_number(tmp_path, silent):
+    x = rows(300, 0)
+    np.save(tmp_path / "x.npy", x)
+    found = [vs.keep(source, epsilon=1, public=source) for source in (x, tmp_path / "x.npy")]
+    assert torch.equal(found[0].released.sums, found[1].released.sums)
+    with pytest.raises(InputError, match="features of a public map"):
+        vs.keep(np.zeros((100, 4, 4)), epsilon=1, bounds=BOUNDS)
 
 
 def test_rows_that_are_not_numbers_are_refused():

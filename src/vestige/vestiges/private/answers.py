@@ -114,7 +114,7 @@ def fid_of(against: Against) -> Found:
     scale = kept.query.radius**2
     error = float(by_all.std()) * scale
     plain, extrapolated = ((value - (float(rise.mean()) - value)) * scale for rise in (by_noise, by_all))
-    return {"fid": (plain, error, 0.0), "fid_extrapolated": (extrapolated, error, 0.0)}
+    return {"fid": (plain, error, None), "fid_extrapolated": (extrapolated, error, 0.0)}
 
 
 def _frechet(p: Float64[Tensor, "b k"], q: Float64[Tensor, "b k"], d: int) -> Float64[Tensor, " b"]:
