@@ -35,6 +35,7 @@ class Row:
     pulls: bool = False  # has a penalty that must not be zero once a second task has moved the weights
     without: str = "vanilla"  # what is left of the method when its pull has no strength
     any_net: bool = True  # takes every network of NETS, and a head that grows
+    steps: bool = True  # moves its weights while the stream passes
 
 
 # Three samples for each of six classes; and a total that six does not divide.
@@ -63,24 +64,33 @@ TINY_REPLAY = {"hidden": (16,), "replay": {"options": TINY_VAE, "samples_per_cla
 FOLLOWED = {"condition": "task", "resample": True, "min_rows": 40, "chain_samples": 60, "ess": 0.6}
 
 LEARNERS = {
+    "agem": Row(TEN_IN_ALL, may_hold=10),
     "coreset_only": Row(FOUR_A_TASK, may_hold=12, any_net=False),
+    # with a whole head it holds the logits of outputs to come, which a head that grows does not have
+    "der_pp": Row({"hidden": (16,), "total": 10}, may_hold=10, any_net=False),
     "dgr": Row(TINY_REPLAY),
     "ensemble": Row({"hidden": (16,), "members": 3}, any_net=False),
+    "er": Row({"hidden": (16,), "memory": {"total": 10}}, may_hold=10),
     "ewc": Row(pulls=True),
     "ewc_huszar": Row(pulls=True),
     "ewc_huszar_s": Row(THREE_A_CLASS, may_hold=18, pulls=True, without="vanilla_s"),
     "ewc_pp": Row(pulls=True),
     "ewc_pp_s": Row(three_a_class(replay="beside"), may_hold=18, pulls=True, without="vanilla_s"),
     "ewc_s": Row(TEN_IN_ALL, may_hold=10, pulls=True, without="vanilla_s"),
+    "fecam": Row({}, any_net=False, steps=False),
+    "gdumb": Row({"hidden": (16,), "total": 10, "epochs": 2}, may_hold=10, steps=False),
     "gem": Row(TEN_IN_ALL, may_hold=10),
     "icarl": Row(TEN_IN_ALL, may_hold=10),
     "icarl_hb1": Row(THREE_A_CLASS, may_hold=18),
     "joint": Row(may_hold=None),
+    "lwf": Row(),
     "mc_dropout": Row({"hidden": (16,), "test_samples": 3}, any_net=False),
+    "ncm": Row({}, any_net=False, steps=False),
     "pi": Row(pulls=True),
     "pi_s": Row(three_a_class(replay="mixed"), may_hold=18, pulls=True, without="vanilla_s"),
     "rwalk": Row(pulls=True),
     "rwalk_s": Row(three_a_class(replay="finetune", finetune_epochs=3), may_hold=18, pulls=True, without="vanilla_s"),
+    "slda": Row({}, any_net=False, steps=False),
     "vanilla": Row(is_vanilla=True),
     "vanilla_s": Row(TEN_IN_ALL, may_hold=10),
     "vcl": Row(VARIATIONAL, any_net=False),
@@ -190,10 +200,11 @@ class TestLearner:
             for x, y in zip(task.x.split(20), task.y.split(20), strict=True):
                 learner.observe(x, y)
                 assert learner.net.training
-            counts.append(int(learner.state_dict()["optimizer.0.step"]))
+            counts.append(int(learner.state_dict().get("optimizer.0.step", 0)))
             learner.end_task(task)
             assert learner.net.training
-        assert counts == ([4, 8, 12] if LEARNERS[name].may_hold is None else [4, 4, 4])
+        each = [4, 8, 12] if LEARNERS[name].may_hold is None else [4, 4, 4]
+        assert counts == (each if LEARNERS[name].steps else [0, 0, 0])
 
     def test_saved_in_the_middle_of_a_task_it_goes_on_to_the_same_weights(self, name, tmp_path):
         a, b = stopped_and_gone_on(make(name), make(name), tmp_path)

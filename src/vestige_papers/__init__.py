@@ -8,6 +8,7 @@ from vestige_papers.beyond.chain import BeyondChain
 from vestige_papers.beyond.matrix import BeyondMatrix
 from vestige_papers.beyond.matrix_images import BeyondMatrixImages
 from vestige_papers.beyond.replay import BeyondReplay
+from vestige_papers.beyond.scenarios import BeyondScenarios
 from vestige_papers.beyond.vestige import BeyondVestige
 from vestige_papers.cdre.fig2 import CDREFig2a, CDREFig2b, CDREFig2c, CDREFig2d
 from vestige_papers.cdre.fig5 import CDREFig5
@@ -42,6 +43,7 @@ EXPERIMENTS: dict[str, Experiment[Any]] = {
     "beyond-matrix": BeyondMatrix(),
     "beyond-matrix-images": BeyondMatrixImages(),
     "beyond-replay": BeyondReplay(),
+    "beyond-scenarios": BeyondScenarios(),
     "beyond-vestige": BeyondVestige(),
     "cdre-fig2a": CDREFig2a(),
     "cdre-fig2b": CDREFig2b(),

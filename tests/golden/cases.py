@@ -161,24 +161,32 @@ GAN = {
 VAE = {"encoder": (8,), "decoder": (8, 8), "codes": 3, "steps": 12, "batch_size": 20, "collapse": 0.0}
 REPLAY = HIDDEN | {"replay": {"options": VAE, "samples_per_class": 8}}
 METHODS = {
+    "agem": HIDDEN | TEN,
     "coreset_only": CORESET,
+    "der_pp": HIDDEN | {"total": 10},
     "dgr": REPLAY,
     "ensemble": HIDDEN | {"members": 3},
+    "er": HIDDEN | {"memory": {"total": 10}},
     "ewc": PULL,
     "ewc_huszar": PULL,
     "ewc_huszar_s": PULL | {"memory": FEW},
     "ewc_pp": PULL,
     "ewc_pp_s": PULL | {"memory": FEW | {"replay": "beside"}},
     "ewc_s": PULL | TEN,
+    "fecam": {},
+    "gdumb": HIDDEN | {"total": 10, "epochs": 3},
     "gem": HIDDEN | TEN,
     "icarl": HIDDEN | TEN,
     "icarl_hb1": HIDDEN | {"memory": FEW},
     "joint": HIDDEN,
+    "lwf": HIDDEN,
     "mc_dropout": HIDDEN | {"test_samples": 3},
+    "ncm": {},
     "pi": PULL,
     "pi_s": PULL | {"memory": FEW | {"replay": "mixed"}},
     "rwalk": PULL,
     "rwalk_s": PULL | {"memory": FEW | {"replay": "finetune", "finetune_epochs": 3}},
+    "slda": {},
     "vanilla": HIDDEN,
     "vanilla_s": HIDDEN | TEN,
     "vcl": VARIATIONAL,
@@ -199,8 +207,7 @@ def method_numbers(name: str) -> dict[str, Any]:
         generator = vs.generators.GENERATORS[fields["replay"].get("generator", "vae")]
         fields["replay"] = fields["replay"] | {"options": spelled(generator, fields["replay"]["options"])}
     learner = vs.methods.build(name, stream, seed=2, **fields)
-    probabilities = not name.startswith("icarl")  # its scores are distances
-    record = vs.run(stream, learner, seed=2, batch_size=20, uncertainty=probabilities)
+    record = vs.run(stream, learner, seed=2, batch_size=20, uncertainty=learner.probabilities)
     rows = torch.from_numpy(np.random.default_rng(3).random((3, 6, 6), dtype=np.float32))
     uncertainty = {key: listed(value) for key, value in record.values.items() if value.numel() <= 9}
     return {

@@ -86,6 +86,7 @@ class AuditVerb(output.Verb):
             stream, learner = trained.parts(arm, seed)
             epochs = 1 if stream.declared.ordered else arm.epochs
             how: dict[str, Any] = {"seed": seed, "epochs": epochs, "batch_size": arm.batch_size}
+            how |= trained.options(arm)
             with output.shares(label) as reach:
                 found[label] = audit(stream, learner, on_progress=lambda p: reach(p.done / p.total, None), **how)
         if cut := experiment.cut.get(preset, ""):

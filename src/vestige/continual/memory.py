@@ -135,8 +135,13 @@ class Memory:
         self.y = together
         self.task = torch.cat([self.task, torch.full((len(y),), task, dtype=torch.int64)])
 
-    def offer(self, x: Inputs, y: Labels, task: int, *, generator: torch.Generator) -> None:
-        """Let a batch of the stream into the reservoir: sample i of the stream takes a place with chance budget / i."""
+    def offer(
+        self, x: Inputs, y: Labels, task: int, *, generator: torch.Generator
+    ) -> tuple[int, Int64[Tensor, " m"], Int64[Tensor, " m"]]:
+        """Let a batch of the stream into the reservoir: sample i of the stream takes a place with chance budget / i.
+
+        Returns how many of its first rows came in behind the others, and which places were taken by which other rows.
+        """
         if self.budget is None or self.per_class is not None:
             refuse("budget", "Memory.offer", "given, and 'per_class' not: a reservoir has one size", self.budget)
         free = min(self.budget - len(self), len(y))
@@ -149,10 +154,11 @@ class Memory:
         # Where two of a batch take one place, the later stays, as if they had come one after the other.
         last = torch.full((self.budget,), -1, device="cpu").scatter_reduce_(0, place[mine], mine, "amax")
         taken = (last >= 0).nonzero()[:, 0]
+        rows = free + last[taken]
         if len(taken):
-            rows = free + last[taken]
             self.x[taken], self.y[taken], self.task[taken] = x[rows], y[rows], task
         self.offered_ += len(y)
+        return free, taken, rows
 
     def state_dict(self) -> dict[str, Tensor]:
         """The samples, and what the memory has learnt besides."""

@@ -30,7 +30,10 @@ SMALL, NTH_SMALL = 100, 6  # with so few rows of a class, more of them are held 
 
 @runtime_checkable
 class Schedule(Protocol):
-    """What a configuration says of the training itself; None is left open, and not to be run."""
+    """What a configuration says of the training itself; None is left open, and not to be run.
+
+    An experiment whose `options` have `iterations` says by them how long a task trains, and has no epochs.
+    """
 
     @property
     def epochs(self) -> int | None: ...  # noqa: D102
@@ -61,7 +64,8 @@ class Trained(Experiment[S]):
     def run(self, config: S, seed: int, on_progress: OnProgress) -> Record:
         """Train on every task in turn, test on all of them after each."""
         name = getattr(config, "row", self.name)  # of the unit, for a progress bar
-        assert config.epochs is not None, f"{self.name} leaves the epochs of {name} open"
+        options = self.options(config)
+        assert config.epochs is not None or "iterations" in options, f"{self.name} leaves the epochs of {name} open"
         assert config.batch_size is not None, f"{self.name} leaves the batches of {name} open"
         stream, learner = self.parts(config, seed)
         found = protocol.run(
@@ -71,7 +75,7 @@ class Trained(Experiment[S]):
             epochs=config.epochs,
             batch_size=config.batch_size,
             on_progress=lambda p: on_progress(p.done / p.total, f"{name}, task {p.task + 1}"),
-            **self.options(config),
+            **options,
         )
         return self.adopt(found, config)
 

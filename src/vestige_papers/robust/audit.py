@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SPLIT, HEADS, PERMUTED, TWO = "split", "split, a head each", "permuted", "two tasks"
 PLAIN, CORESET = "vanilla", "vcl_coreset"
 KEEP = ("joint", "gem", "icarl", "icarl_hb1", CORESET, "coreset_only")  # and every method with "_s"
+# Of `beyond-scenarios`, which came later.
+LATER = ("agem", "der_pp", "er", "fecam", "gdumb", "lwf", "ncm", "slda")
 LEARNER = ("hidden", "fit_steps", "train_samples", "test_samples", "coreset_steps", "coreset_fit")
 OF_A_METHOD = ("no_retraining", "time", "memory")
 
@@ -145,8 +147,8 @@ class RobustAudit(Trained[RobustAuditConfig]):
     }
 
     def arms(self, config: RobustAuditConfig) -> Sequence[RobustAuditConfig]:
-        """Every stream with plain training, every method on single-headed Split, and coresets fitted by label."""
-        pairs = [(s, PLAIN) for s in STREAMS] + [(SPLIT, m) for m in methods.METHODS if m != PLAIN]
+        """Every stream with plain training, the methods on single-headed Split, and coresets fitted by label."""
+        pairs = [(s, PLAIN) for s in STREAMS] + [(SPLIT, m) for m in methods.METHODS if m not in (PLAIN, *LATER)]
         arms = [dataclasses.replace(config, stream=s, method=m) for s, m in pairs]
         return [*arms, dataclasses.replace(config, stream=HEADS, method=CORESET, coreset_fit="per_task")]
 

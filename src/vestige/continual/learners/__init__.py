@@ -12,14 +12,22 @@ from typing import Any
 
 from torch import nn
 
+from vestige.continual.learners.agem import AGEM
 from vestige.continual.learners.base import Learner, Outputs, Spec
+from vestige.continual.learners.der_pp import DERPP
+from vestige.continual.learners.er import ER
+from vestige.continual.learners.fecam import FeCAM
+from vestige.continual.learners.gdumb import GDumb
 from vestige.continual.learners.gem import GEM
 from vestige.continual.learners.generative_replay import DGR, GeneratedReplay
 from vestige.continual.learners.icarl import ICaRL, ICaRLHB1
 from vestige.continual.learners.joint import Joint
+from vestige.continual.learners.lwf import LwF
+from vestige.continual.learners.ncm import NCM
 from vestige.continual.learners.penalty import EWC, PI, EWCHuszar
 from vestige.continual.learners.posterior import Ensemble, MCDropout
 from vestige.continual.learners.rwalk import EWCPP, RWalk
+from vestige.continual.learners.slda import SLDA
 from vestige.continual.learners.vanilla import Vanilla
 from vestige.continual.learners.vcl import VCL, CoresetOnly, VCLCoreset, expected_loss
 from vestige.continual.learners.vgr import VGR, VGRVCL, VGRMCDropout
@@ -45,24 +53,32 @@ __all__ = [
 ]
 
 METHODS: dict[str, type[Learner]] = {
+    "agem": AGEM,
     "coreset_only": CoresetOnly,
+    "der_pp": DERPP,
     "dgr": DGR,
     "ensemble": Ensemble,
+    "er": ER,
     "ewc": EWC,
     "ewc_huszar": EWCHuszar,
     "ewc_huszar_s": EWCHuszar,
     "ewc_pp": EWCPP,
     "ewc_pp_s": EWCPP,
     "ewc_s": EWC,
+    "fecam": FeCAM,
+    "gdumb": GDumb,
     "gem": GEM,
     "icarl": ICaRL,
     "icarl_hb1": ICaRLHB1,
     "joint": Joint,
+    "lwf": LwF,
     "mc_dropout": MCDropout,
+    "ncm": NCM,
     "pi": PI,
     "pi_s": PI,
     "rwalk": RWalk,
     "rwalk_s": RWalk,
+    "slda": SLDA,
     "vanilla": Vanilla,
     "vanilla_s": Vanilla,
     "vcl": VCL,

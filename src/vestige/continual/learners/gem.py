@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Float64
 from scipy.optimize import nnls
-from torch import Tensor
+from torch import Tensor, nn
 
 from vestige.continual.learners.base import Info, Learner, Outputs, TrainConfig
 from vestige.continual.learners.penalty import trained
@@ -70,6 +70,21 @@ def projected(
     return gradient + dual(gram, against, margin=margin, ridge=ridge * scale).to(past) @ past
 
 
+def flat_gradient(net: nn.Module, loss: Float[Tensor, ""]) -> Float[Tensor, " p"]:
+    """The gradient of all layers in one vector; zero where the loss does not reach."""
+    parameters = list(trained(net).values())
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    parts = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+    return torch.cat([part.flatten() for part in parts])
+
+
+def put_gradient(net: nn.Module, gradient: Float[Tensor, " p"]) -> None:
+    """The inverse: what an optimiser is to step along."""
+    parameters = list(trained(net).values())
+    for p, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
+        p.grad = part.view_as(p)
+
+
 class GEM(Learner):
     """One step a batch, along the nearest direction that no past task objects to."""
 
@@ -90,15 +105,13 @@ class GEM(Learner):
         """One step along the projected gradient."""
         assert self.optimizer is not None, "begin_task makes the optimiser"
         loss = self.loss(x, y)
-        gradient = self.gradient_of(loss)
+        gradient = flat_gradient(self.net, loss)
         if len(self.memory):
             relative = self.config.ridge_scale == "relative"
             gradient = projected(
                 gradient, self.past_gradients(), margin=self.config.margin, ridge=self.config.ridge, relative=relative
             )
-        parameters = list(trained(self.net).values())
-        for p, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
-            p.grad = part.view_as(p)
+        put_gradient(self.net, gradient)
         self.optimizer.step()
         self.memory.pass_by(x, y)
         return Info(loss.detach())
@@ -116,12 +129,5 @@ class GEM(Learner):
         rows = []
         for task in self.memory.task.unique():
             mine = self.memory.task == task
-            rows.append(self.gradient_of(self.loss(self.memory.x[mine], self.memory.y[mine])))
+            rows.append(flat_gradient(self.net, self.loss(self.memory.x[mine], self.memory.y[mine])))
         return torch.stack(rows)
-
-    def gradient_of(self, loss: Float[Tensor, ""]) -> Float[Tensor, " p"]:
-        """All layers in one vector; zero where the loss does not reach."""
-        parameters = list(trained(self.net).values())
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        parts = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
-        return torch.cat([part.flatten() for part in parts])

@@ -1,0 +1,53 @@
+"""beyond-scenarios: a smoke run of every arm, and what its rule says of numbers that are put in."""
+
+import pytest
+import torch
+
+from smoke import read, run_smoke
+from vestige.runner.registry import EXPERIMENTS
+from vestige_papers.beyond.scenarios import ARTICLE, EDITIONS, METHODS, PREPRINT, SCENARIOS, by_arm, options_of
+
+NAME = "beyond-scenarios"
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return run_smoke(NAME, tmp_path_factory.mktemp("scenarios"))
+
+
+def test_every_arm_runs_and_is_read(records):
+    assert len(records) == 3 * 9 - 2  # iCaRL is for classes alone
+    lines, figures = read(NAME, records)
+    assert set(figures) == {NAME}
+    both = [x for x in lines if x.label == "EWC, class-incremental"]
+    assert [x.paper for x in both] == [20.01, 20.64]
+    assert {x.quantity.partition(", ")[2] for x in both} == set(EDITIONS)
+    assert all(x.paper is None for x in lines if x.label == "ER, domain-incremental")
+
+
+def test_a_scenario_is_what_it_says(records):
+    ran = {(r.config["row"], r.config["scenario"]): r for r in records}
+    assert ran["None", "task"].head == "multi"
+    assert ran["None", "class"].details["run"]["protocol"] == {"iterations": 4, "batch_size": 16}
+    assert not torch.equal(ran["None", "class"].R, ran["None", "domain"].R)
+    assert ran["None", "domain"].details["run"]["stream"]["scenario"] == "domain"
+
+
+def test_the_rule_goes_by_each_edition():
+    rule, arms = EXPERIMENTS[NAME].rule, [*PREPRINT, *(arm for arm in ARTICLE if arm not in PREPRINT)]
+    means = {arm: ARTICLE.get(arm, PREPRINT.get(arm)) for arm in arms}
+    assert rule.judge(means).word == "reproduced"
+    off = means | {("ER", "class"): 84.0}
+    assert rule.judge(off).word == "partly"
+    assert "not ER class, Nat. Mach. Intell. 2022: 84.0, 88.8 in print" in rule.judge(off).why
+    assert rule.judge(means | {("ER", "class"): 50.0}).word == "not"
+
+
+def test_settings_are_those_of_the_article_by_scenario():
+    experiment = EXPERIMENTS[NAME]
+    arms = {(a.row, a.scenario): a for a in experiment.arms(experiment.presets["paper"])}
+    assert {s: options_of(arms["EWC", s])["lam"] for s in SCENARIOS} == {"class": 1e9, "domain": 1e10, "task": 1e5}
+    assert {s: options_of(arms["SI", s])["lam"] for s in SCENARIOS} == {"class": 5e3, "domain": 5e4, "task": 10.0}
+    assert options_of(arms["ER", "domain"])["memory"]["total"] == 1000
+    assert set(METHODS) == {row for row, _ in arms}
+    assert by_arm([]) == {}
