@@ -56,6 +56,24 @@ def make(name, **options):
     return generators.build(name, shape=(SIDE, SIDE), conditions=3, **{**ROWS[name], **options})
 
 
+@pytest.mark.parametrize("name", ROWS)
+def test_a_widened_one_draws_what_it_drew_and_learns_more(name):
+    narrow = generators.build(name, shape=(SIDE, SIDE), conditions=2, **ROWS[name])
+    narrow.fit(X[Y < 2], Y[Y < 2], seed=1)
+    wide = narrow.widened(3, seed=2)
+    assert (narrow.conditions, wide.conditions) == (2, 3)
+    asked = torch.tensor([0, 1, 1, 0])
+    torch.testing.assert_close(wide.sample_each(asked, seed=3), narrow.sample_each(asked, seed=3))
+    state = wide.state_dict()
+    again = make(name).load_state_dict(state)
+    assert torch.equal(again.sample_each(asked, seed=3), wide.sample_each(asked, seed=3))
+    wide.fit(X[Y == 2], 2, seed=4)
+    assert wide.known_ == (0, 1, 2)
+    assert narrow.known_ == (0, 1)
+    with pytest.raises(InputError, match="'conditions' of"):
+        wide.widened(2)
+
+
 @functools.cache
 def taught(name, upto):
     generator = make(name)

@@ -223,6 +223,26 @@ class Generator(Stored, ABC):
         with evaluating(self._nets()):
             return torch.cat([self._draw(part, noise) for part in conditions.split(ROWS)])
 
+    def widened(self, conditions: int, *, seed: int = 0) -> Self:
+        """One of more conditions that draws of those learnt so far what this one draws.
+
+        Its networks are new ones in which what was learnt stands first along every axis: a generator of your own whose
+        networks have their conditions last on an axis can be widened too.
+        """
+        owner = f"{type(self).__name__}.widened"
+        conditions = checks.whole(conditions, "conditions", owner, low=self.conditions)
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        wide = type(self)(**fields | {"conditions": conditions})
+        wide._build(rng.child_seed(checks.whole(seed, "seed", owner), "widened", conditions))
+        new = {name: value for name, value in vars(wide).items() if isinstance(value, nn.Module)}
+        wide.__dict__.update({name: value for name, value in vars(self.copy()).items() if name.endswith("_")} | new)
+        for name, net in new.items():
+            learnt_of = getattr(self, name).state_dict()
+            for key, value in net.state_dict().items():
+                value[tuple(slice(n) for n in learnt_of[key].shape)] = learnt_of[key]
+        wide.spread_ = nn.functional.pad(self.spread_, (0, conditions - self.conditions))
+        return wide
+
     def config(self) -> dict[str, Any]:
         """The configuration as plain JSON."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}

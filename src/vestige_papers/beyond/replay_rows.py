@@ -211,7 +211,7 @@ class NearestReplay(ConditionalReplay):
     def draw(self, each: int, *names: str | int) -> ReplayBatch:
         """As many of every class, those of the task under way among them."""
         assert self.generator is not None
-        asked = self.asked(each)
+        asked = self.asked(0, each)
         x = self.generator.sample_each(asked, seed=rng.child_seed(self.seed, "replay", *names))
         new, rows = asked == self.task.info.index, self.task.x.flatten(1)
         y = torch.empty(len(x), dtype=torch.int64)

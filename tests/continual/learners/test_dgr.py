@@ -10,7 +10,8 @@ from vestige.continual import protocol
 from vestige.continual.learners import build
 from vestige.continual.learners.generative_replay import ReplayBatch, mixed
 from vestige.core.errors import InputError
-from vestige.data.streams import permuted, split
+from vestige.data import load
+from vestige.data.streams import domains, permuted, split
 
 TINY = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch_size": 20, "collapse": 0.0}
 FIELDS = {"hidden": (6,), "replay": {"options": TINY, "samples_per_class": 5}}
@@ -88,17 +89,45 @@ def test_a_generator_that_is_told_the_task_draws_for_each_of_its_classes():
     assert not learner.elder_
     assert learner.replay_.generator.known_ == (0, 1)
     assert learner.replay_.replayed() == [0, 1, 2, 3]
-    assert learner.replay_.asked(5).tolist() == [0] * 10 + [1] * 10
+    assert learner.replay_.asked(0, 5).tolist() == [0] * 10 + [1] * 10
     next(passing, None)
 
 
-def test_tasks_that_share_their_classes_are_replayed_by_task():
-    stream = permuted(blobs(n_classes=2, per_class=12), 2)
+def test_tasks_that_share_their_classes_are_replayed_by_task_however_many_there_are():
+    stream = permuted(blobs(n_classes=2, per_class=12), 4)
     learner = build("dgr", stream, condition="task", **FIELDS)
     protocol.run(stream, learner)
-    assert learner.replay_.replayed() == [0, 1, 0, 1]
-    with pytest.raises(InputError, match="'condition' of DGR must be 'class' from task 2 on"):
-        protocol.run(permuted(blobs(n_classes=2, per_class=12), 3), build("dgr", stream, condition="task", **FIELDS))
+    assert learner.replay_.replayed() == [0, 1] * 4
+    assert learner.replay_.generator.known_ == (0, 1, 2, 3)
+    assert learner.replay_.generator.conditions == 4, "widened beyond the two outputs"
+
+
+def test_a_class_that_returns_is_a_condition_of_its_own():
+    stream = permuted(blobs(n_classes=2, per_class=12), 3)
+    learner = build("dgr", stream, labels="condition", **FIELDS)
+    states = []
+    for task in stream:
+        learner.begin_task(task)
+        learner.observe(task.x, task.y)
+        assert learner.replay_.conditions(task).unique().tolist() == [2 * task.info.index, 2 * task.info.index + 1]
+        learner.end_task(task)
+        states.append(learner.state_dict())
+    assert learner.replay_.classes_ == {0: ((0,), (1,)) * 3}
+    assert learner.replay_.draw(2, "all").y.tolist() == [0, 0, 1, 1] * 3
+    again = build("dgr", stream, labels="condition", **FIELDS)
+    again.load_state_dict(states[1])
+    assert again.replay_.generator.conditions == 4
+    assert torch.equal(again.state_dict()["json"], states[1]["json"])
+
+
+def test_the_earlier_domains_of_a_class_that_returns_survive():
+    options = TINY | {"encoder": (32,), "decoder": (64,), "codes": 6, "steps": 150, "learning_rate": 1e-2}
+    found = {}
+    for name, fields in (("vanilla", {}), ("dgr", {"replay": {"options": options}})):
+        stream = domains(load("digits"), 3, order=(2, 3, 0, 1, 4, 5), per_class=60)  # even or odd
+        found[name] = protocol.run(stream, build(name, stream, hidden=(64,), **fields), epochs=25, batch_size=30).R
+    assert found["vanilla"][-1, 0] < 0.7
+    assert found["dgr"][-1].min() > 0.85  # 0.63 where the class is learnt anew
 
 
 def test_replay_holds_what_plain_training_loses():

@@ -92,7 +92,7 @@ def test_the_next_generator_is_taught_samples_drawn_by_weight(monkeypatch):
 
 def test_a_task_is_resampled_for_each_of_its_classes():
     learner, _, _ = at_second_task(resample=True, condition="task")
-    assert {c: len(rows) for c, rows in learner.replay_.resampled(learner.replay_.generator, [1]).items()} == {0: 2 * 5}
+    assert {c: len(rows) for c, rows in learner.replay_.resampled(learner.replay_.generator).items()} == {0: 2 * 5}
 
 
 def test_the_chain_sees_of_each_condition_its_own_data_under_the_generator_that_learnt_it(monkeypatch):
@@ -108,13 +108,19 @@ def test_the_chain_sees_of_each_condition_its_own_data_under_the_generator_that_
     assert all(torch.equal(rows, task.x[task.y == c]) for c, rows in data.items())
 
 
-def test_a_class_that_returns_is_taught_by_its_data_and_not_by_samples(monkeypatch):
+def test_a_class_that_returns_is_taught_beside_samples_of_its_earlier_domain(monkeypatch):
     stream, given, fit = permuted(blobs(n_classes=2), 2), [], VAE.fit
     monkeypatch.setattr(
-        VAE, "fit", lambda self, x, t, replay=None, **o: given.append(replay) or fit(self, x, t, replay, **o)
+        VAE,
+        "fit",
+        lambda self, x, t, replay=None, **o: given.append((replay, set(t.tolist()))) or fit(self, x, t, replay, **o),
     )
-    protocol.run(stream, build("weighted_replay", stream, resample=True, **FIELDS))
-    assert given == [None, {}]
+    learner = build("weighted_replay", stream, resample=True, **FIELDS)
+    protocol.run(stream, learner)
+    (first, of_first), (second, of_second) = given
+    assert (first, of_first, of_second) == (None, {0, 1}, {2, 3})
+    assert {c: len(rows) for c, rows in second.items()} == {0: 5, 1: 5}
+    assert learner.replay_.follower_.arrival_ == {0: 0, 1: 0, 2: 1, 3: 1}, "each with data once"
 
 
 def test_a_condition_is_followed_from_its_arrival_and_anchors_are_counted():

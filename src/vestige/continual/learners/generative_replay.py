@@ -6,6 +6,11 @@ as many as a class of the current task has on average), once a task (`fresh="tas
 and are batched over the epoch: each batch brings its share, so that one epoch over the task is one epoch over both,
 and the number of batches stays what the task's data makes it. Batches grow with what is replayed.
 
+Everything that was learnt is replayed, whether or not its classes are here again. A class that comes back, in another
+domain say, is a condition of its own for the generator: conditions are numbered as they come, one for each class of
+each task, and the generator is widened when there are more than it has. So the earlier domains of a class stay beside
+its newest one.
+
 `per_task` says whose generator it is. True: each task has one of its own, taught on that task alone and never touched
 again (Farquhar and Gal, Algorithm 1). False: one generator learns task after task and replays its own samples to itself
 (Shin et al. 2017). Generators occupy memory, which `bytes` counts under their name.
@@ -29,8 +34,8 @@ the paper's unconditional one is, and only the solver can label them. `share` is
 real or generated, so that every class is as heavy as any other.
 
 Deviations: a conditional generator, so that each condition has its share of the samples whatever the generator would
-draw unasked; of the paper's soft or hard answers of the solver the hard ones; a class (or task) that comes again is
-learnt anew, from its newest data. The paper's WGAN-GP is one of the generators; the default is the gated VAE.
+draw unasked; of the paper's soft or hard answers of the solver the hard ones. The paper's WGAN-GP is one of the
+generators; the default is the gated VAE.
 """
 
 from __future__ import annotations
@@ -75,16 +80,15 @@ class ReplayBatch(NamedTuple):
 
 def teach_all(replay: GeneratorReplay, task: Task, given: Mapping[int, Tensor] | None) -> None:
     """Train the generator of this task, or of all tasks, on all of its rows."""
-    key = replay.key_of(task.info)
-    conditions = torch.searchsorted(torch.tensor(replay.classes_[key]), replay.conditions(task))
     seed = rng.child_seed(replay.seed, "generator", task.info.index)
-    replay.generators[key].fit(task.x, conditions, given, seed=seed)
+    replay.generators[replay.key_of(task.info)].fit(task.x, replay.conditions(task), given, seed=seed)
 
 
 class GeneratorReplay:
     """Generators at work: taught when a task ends, and asked for the samples that join each batch."""
 
-    classes_: dict[int, tuple[int, ...]]  # by task (0: of all tasks), the class behind each condition of its generator
+    # By task (0: of all tasks), the classes behind each condition of its generator.
+    classes_: dict[int, tuple[tuple[int, ...], ...]]
     task_: int = 0
     rows_: int = 1  # of the task
     each_: int = 1  # samples of a class
@@ -95,9 +99,17 @@ class GeneratorReplay:
     teacher: Callable[[GeneratorReplay, Task, Mapping[int, Tensor] | None], None] = staticmethod(teach_all)
 
     def __init__(
-        self, config: GeneratedReplay, spec: Spec, *, per_task: bool = False, owner: str = "replay", seed: int = 0
+        self,
+        config: GeneratedReplay,
+        spec: Spec,
+        *,
+        per_task: bool = False,
+        by_class: bool = True,
+        owner: str = "replay",
+        seed: int = 0,
     ) -> None:
-        self.config, self.spec, self.per_task, self.seed = config, spec, per_task, seed
+        """`by_class`: each class of a task is a condition; if not, the task is."""
+        self.config, self.spec, self.per_task, self.by_class, self.seed = config, spec, per_task, by_class, seed
         self.generator_fields = self.fresh_generator(1).config()  # refuses what cannot be built
         self.generators: dict[int, Generator] = {}
         self.classes_ = {}
@@ -111,7 +123,7 @@ class GeneratorReplay:
 
     @generators_.setter
     def generators_(self, states: dict[int, dict[str, Tensor]]) -> None:
-        built = {key: self.fresh_generator(len(self.classes_[key])) for key in states}
+        built = {key: self.fresh_generator(self.width(key)) for key in states}
         self.generators = {key: generator.load_state_dict(states[key]) for key, generator in built.items()}
         self.pool = None
 
@@ -137,35 +149,51 @@ class GeneratorReplay:
         """Under which key the generator of a task is found."""
         return info.index if self.per_task else 0
 
+    def width(self, key: int) -> int:
+        """How many conditions its generator has: of one for all tasks, at least as many as there are outputs."""
+        return max(len(self.classes_[key]), 0 if self.per_task else self.spec.n_outputs)
+
     def conditions(self, task: Task) -> Labels:
-        """Under what each row of a task is learnt: its class."""
-        return task.y
+        """The number under which its generator learns each row of a task: new ones, behind those that it knows."""
+        generator = self.generators.get(self.key_of(task.info))
+        first = 0 if generator is None else len(generator.known_)
+        place = torch.searchsorted(task.y.unique(), task.y) if self.by_class else torch.zeros_like(task.y)
+        return first + place
 
     def teach(self, task: Task, given: Mapping[int, Tensor] | None = None) -> None:
         """The task's data teaches its generator, or that of all tasks, which keeps the earlier ones by `given`.
 
-        `given` is {class: samples}; None lets the generator draw them itself.
+        `given` is {condition: samples}; None lets the generator draw them itself.
         """
         self.pool = None
         if len(task.y) == 0:  # a stream that tells no borders shows no task whole
             return
         key = self.key_of(task.info)
-        if self.per_task or key not in self.generators:
-            classes = tuple(task.y.unique().tolist()) if self.per_task else tuple(range(self.spec.n_outputs))
-            self.generators[key], self.classes_[key] = self.fresh_generator(len(classes)), classes
+        new = tuple((c,) for c in task.y.unique().tolist()) if self.by_class else (task.info.outputs,)
+        self.classes_[key] = self.classes_.get(key, ()) + new
+        if key not in self.generators:
+            self.generators[key] = self.fresh_generator(self.width(key))
+        elif self.width(key) > self.generators[key].conditions:
+            self.generators[key] = self.generators[key].widened(self.width(key), seed=self.seed)
         self.teacher(self, task, given)
 
     def replayed(self) -> list[int]:
-        """The class of each condition that some generator knows, task by task."""
-        return [self.classes_[key][c] for key, generator in sorted(self.generators.items()) for c in generator.known_]
+        """The classes behind each condition that some generator knows, task by task."""
+        known = [(key, c) for key, generator in sorted(self.generators.items()) for c in generator.known_]
+        return [each for key, c in known for each in self.classes_[key][c]]
+
+    def asked(self, key: int, each: int) -> Int64[Tensor, " m"]:
+        """The conditions of `each` samples for every class behind what a generator knows."""
+        known = self.generators[key].known_
+        return torch.tensor(known).repeat_interleave(each * torch.tensor([len(self.classes_[key][c]) for c in known]))
 
     def draw(self, each: int, *names: str | int) -> ReplayBatch:
         """`each` samples of every class that a generator knows, in bulk; `names` say what for."""
         x, y = [torch.empty(0, *self.spec.input_shape)], [torch.empty(0, dtype=torch.int64)]
         for key, generator in sorted(self.generators.items()):
-            conditions = torch.tensor(generator.known_).repeat_interleave(each)
+            conditions = self.asked(key, each)
             x.append(generator.sample_each(conditions, seed=rng.child_seed(self.seed, "replay", key, *names)))
-            y.append(torch.tensor(self.classes_[key])[conditions])
+            y.append(torch.tensor([classes[0] for classes in self.classes_[key]])[conditions])
         return ReplayBatch(torch.cat(x), torch.cat(y))
 
     def next_rows(self, n: int) -> Int64[Tensor, " m"]:
@@ -237,56 +265,32 @@ def mixed(
 class ConditionalReplay(GeneratorReplay):
     """One generator of classes, or of tasks whose classes it is left to share out.
 
-    `label` says which class a sample is of; where it does not know, the condition is the class.
+    `label` says which class a sample is of; where it does not know, it is the one behind the condition.
     """
 
-    outputs_of_: dict[int, tuple[int, ...]]  # by task, where that is the condition
-
     def __init__(self, config: DGRConfig, spec: Spec, label: Label, *, owner: str, seed: int) -> None:
-        super().__init__(config.replay, spec, owner=owner, seed=seed)
-        self.by_class, self.label, self.outputs_of_ = config.condition == "class", label, {}
+        super().__init__(config.replay, spec, by_class=config.condition == "class", owner=owner, seed=seed)
+        self.label = label
 
     @property
     def generator(self) -> Generator | None:
         """The one that learns all tasks, once it has learnt one."""
         return self.generators.get(0)
 
-    def conditions(self, task: Task) -> Labels:
-        """Under what the generator learns each row of a task."""
-        return task.y if self.by_class else torch.full_like(task.y, task.info.index)
-
-    def teach(self, task: Task, given: Mapping[int, Tensor] | None = None) -> None:
-        """And the classes behind the task, where that is the condition."""
-        if not self.by_class and len(task.y):
-            self.outputs_of_[task.info.index] = task.info.outputs
-        super().teach(task, given)
-
-    def replayed(self) -> list[int]:
-        """The classes behind each condition that the generator knows."""
-        if self.by_class:
-            return super().replayed()
-        return [c for _, outputs in sorted(self.outputs_of_.items()) for c in outputs]
-
-    def asked(self, each: int) -> Int64[Tensor, " m"]:
-        """The conditions of `each` samples for every class that is replayed."""
-        assert self.generator is not None
-        known = torch.tensor(self.generator.known_)
-        classes = [len(self.outputs_of_.get(c, (c,))) for c in known.tolist()]
-        return known.repeat_interleave(each * torch.tensor(classes))
-
     def draw(self, each: int, *names: str | int) -> ReplayBatch:
         """`each` samples for every class that is replayed, in order of conditions, under their labels."""
         if self.generator is None:
             return super().draw(each, *names)
-        conditions = self.asked(each)
+        conditions = self.asked(0, each)
         x = self.generator.sample_each(conditions, seed=rng.child_seed(self.seed, "replay", *names))
         y = self.label(x, sorted(set(self.replayed())))
-        return ReplayBatch(x, conditions if y is None else y)
+        return ReplayBatch(x, torch.tensor([c[0] for c in self.classes_[0]])[conditions] if y is None else y)
 
 
 class DGR(Learner):
     """Generated samples of earlier tasks beside the data of the current one."""
 
+    version: ClassVar[int] = 2  # 2: a class that returns is a condition of its own
     replay_class: ClassVar[type[ConditionalReplay]] = ConditionalReplay
     config: DGRConfig
     replay_: ConditionalReplay
@@ -303,8 +307,6 @@ class DGR(Learner):
     def begin_task(self, task: Task) -> None:
         """The solver so far is put aside, to label what is replayed."""
         super().begin_task(task)
-        if self.config.condition == "task" and task.info.index >= self.spec.n_outputs:
-            refuse("condition", type(self).__name__, f"'class' from task {self.spec.n_outputs} on", "'task'")
         self.outputs_ = self.replay_.begin_task(task.info, self.outputs_)
         labels = self.config.labels == "solver" and self.replay_.generator is not None
         self.elder_ = {name: value.clone() for name, value in self.net.state_dict().items()} if labels else {}

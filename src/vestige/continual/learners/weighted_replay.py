@@ -42,7 +42,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -231,7 +231,7 @@ class FollowedReplay(ConditionalReplay):
         drawn = super().draw(each, *names)
         self.weights = torch.ones(len(drawn.y), dtype=torch.float64, device="cpu")
         if self.use.solver and self.generator is not None:
-            seed, conditions, told = rng.child_seed(self.seed, "weigh", *names), self.asked(each), {}
+            seed, conditions, told = rng.child_seed(self.seed, "weigh", *names), self.asked(0, each), {}
             for c in self.generator.known_:
                 rows = conditions == c
                 self.weights[rows.cpu()], found = self.weigh(drawn.x[rows], c, seed)
@@ -260,24 +260,23 @@ class FollowedReplay(ConditionalReplay):
         conditions = self.conditions(task)
         new = conditions.unique().tolist()
         if self.use.resample and self.generator is not None:
-            given = self.resampled(self.generator, new)
+            given = self.resampled(self.generator)
         super().teach(task, given)
         assert self.generator is not None, "it was taught"
         data = {c: task.x[conditions == c] for c in new}
         self.follower_.step(self.generator, data, seed=rng.child_seed(self.seed, "chain", task.info.index))
 
-    def resampled(self, generator: Generator, new: Collection[int]) -> dict[int, Tensor]:
-        """Samples of every condition but those of `new`, drawn by weight."""
+    def resampled(self, generator: Generator) -> dict[int, Tensor]:
+        """Samples of every condition that it knows, drawn by weight."""
         found, told = {}, {}
         for c in generator.known_:
-            if c not in new:
-                n = self.each_ * len(self.outputs_of_.get(c, (c,)))
-                seed = rng.child_seed(self.seed, "resample", self.task_, c)
-                x = generator.sample(self.use.oversample * n, c, seed=seed)
-                w, about = self.weigh(x, c, seed)
-                with on_cpu():
-                    rows = weighing.resample(n, w.log(), seed)
-                found[c], told[c] = x[rows], asdict(about)
+            n = self.each_ * len(self.classes_[0][c])
+            seed = rng.child_seed(self.seed, "resample", self.task_, c)
+            x = generator.sample(self.use.oversample * n, c, seed=seed)
+            w, about = self.weigh(x, c, seed)
+            with on_cpu():
+                rows = weighing.resample(n, w.log(), seed)
+            found[c], told[c] = x[rows], asdict(about)
         self.tell("generator", told)
         return found
 
