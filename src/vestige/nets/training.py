@@ -1,8 +1,9 @@
 """The one loop that trains small networks, and what its users share.
 
 `train` repeats a step and looks every so often at where it has led. `adam` is such a step, for a loss that autograd
-differentiates. `Best` keeps each member's best parameters of networks that are trained side by side, and `MemberAdam`
-moves a `BatchedMLP` whose gradient is already known. `evaluating` is the mode in which a network is only looked at.
+differentiates; `descent` the same with any optimiser. `Best` keeps each member's best parameters of networks that are
+trained side by side, and `MemberAdam` moves a `BatchedMLP` whose gradient is already known. `evaluating` is the mode in
+which a network is only looked at.
 
 Adversarial training has loops of its own, because two networks take turns there.
 """
@@ -56,6 +57,15 @@ def adam(
     groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": weight_decay}, {"params": others}]
     optimizer = torch.optim.Adam(groups, learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, cosine) if cosine else None
+    return descent(optimizer, loss, schedule)
+
+
+def descent(
+    optimizer: torch.optim.Optimizer,
+    loss: Callable[[int], Tensor],
+    schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
+) -> Descend:
+    """Steps of any optimiser on such a loss, its rate by a schedule if there is one."""
 
     def descend(step: int) -> None:
         optimizer.zero_grad()

@@ -8,6 +8,7 @@ from torch.distributions import Normal, kl_divergence
 
 from toys import blobs
 from vestige.continual import protocol
+from vestige.continual.learners import build
 from vestige.continual.learners.base import Outputs, Spec
 from vestige.continual.learners.vcl import VCL, CoresetConfig, CoresetOnly, VCLConfig, VCLCoreset, expected_loss
 from vestige.core import rng
@@ -42,6 +43,34 @@ def test_the_loss_is_the_expected_loss_and_the_kl_over_the_rows_that_train(kind,
             kl += float(kl_divergence(Normal(mean, (log_var / 2).exp()), Normal(0.0, 1.0)).sum())
     info = learner.observe(x, y)
     assert float(info.loss) == pytest.approx(float(by_hand) + kl / (len(task) - sum(withheld.values())), rel=1e-5)
+
+
+def widths(**fields):
+    """Quantiles, 1 % and 99 %, of the variances of all weights after the first task."""
+    learner, task = make(hidden=(32,), learning_rate=1e-3, **fields), next(iter(stream(train_logits="all")))
+    learner.begin_task(task)
+    for x, y in zip(task.x.repeat(20, 1, 1).split(20), task.y.repeat(20).split(20), strict=True):
+        learner.observe(x, y)
+    found = torch.cat([p.detach().flatten() for n, p in learner.net.named_parameters() if n.endswith("log_var")])
+    return found.exp().quantile(torch.tensor([0.01, 0.99])).tolist()
+
+
+def test_variances_differ_after_the_first_task_and_in_the_literal_setting_they_cannot():
+    low, high = widths()
+    assert high > 2 * low
+    low, high = widths(variance_learning_rate=None)
+    assert high < 1.2 * low, "80 steps of 1e-3: an isotropic anchor"
+
+
+def test_the_preset_of_the_paper_has_one_rate_for_all():
+    tasks = stream()
+    for name in ("vcl", "vcl_coreset", "coreset_only", "vgr", "vgr_vcl"):
+        learner = build(name, tasks, preset="paper")
+        assert [group["lr"] for group in learner.fresh_optimizer().param_groups] == [1e-3, 1e-3]
+        means, log_vars = build(name, tasks).fresh_optimizer().param_groups
+        assert means["lr"] < log_vars["lr"] == VCLConfig().variance_learning_rate
+        own = {id(p) for p in learner.fresh_optimizer().param_groups[1]["params"]}
+        assert own == {id(p) for n, p in learner.net.named_parameters() if n.endswith("log_var")}
 
 
 def test_after_a_task_the_prior_is_the_posterior():
@@ -118,7 +147,10 @@ def test_a_fit_from_the_first_prior_is_one_batch_of_all_coresets_held_by_it():
     found, net = learner.fitted([0, 1, 2]), deepcopy(learner.net)
     net.forget_prior()
     x, y, outputs = learner.memory.x, learner.memory.y, Outputs(range(6), 6)
-    optimizer = torch.optim.Adam(net.parameters(), lr=learner.config.learning_rate, fused=True)
+    config, log_vars = learner.config, [p for n, p in net.named_parameters() if n.endswith("log_var")]
+    means = [p for n, p in net.named_parameters() if not n.endswith("log_var")]
+    rates = [{"params": means}, {"params": log_vars, "lr": config.variance_learning_rate}]
+    optimizer = torch.optim.Adam(rates, lr=config.learning_rate, fused=True)
     for step in range(3):
         optimizer.zero_grad()
         generator = rng.fork(0, "coreset fit", 3, 0, 3, step)

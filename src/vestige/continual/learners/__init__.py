@@ -3,7 +3,9 @@
 `build("rwalk", stream, memory={"per_class": 10})` is RWalk with rehearsal; `rwalk_s` is a name for that with the memory
 of RWalk Table 1 (its `-S` rows) filled in. `build("rwalk", stream, preset="authors")` is the method as the code of
 RWalk's authors has it, as far as it has the method at all: of EWC it has only the online form, which the paper too
-calls EWC. Strengths, memory and learning rate stay those of the default. "paper" is what the papers say: the defaults.
+calls EWC. Strengths, memory and learning rate stay those of the default. "paper" is what the papers say: the defaults,
+but for VCL and its kin, whose log-variances then have the learning rate of the means. In the papers' 120 steps a task
+that leaves all of them where they began: the posterior has one width, and VCL is an isotropic anchor.
 """
 
 from collections.abc import Mapping
@@ -105,6 +107,8 @@ AUTHORS: dict[type[Learner], Options] = {
     # "code" is 3/2 of the old score and 1/2 of the new.
     RWalk: _FISHER | {"half_distance": False, "average": "code", "eps": 1e-3, "gradient": "task"},
 }
+# What the papers say and the defaults do not, by the class that brings the setting.
+PAPER: dict[type[Learner], Options] = {VCL: {"variance_learning_rate": None}}
 PRESETS = ("paper", "authors")
 
 
@@ -122,6 +126,8 @@ def build(name: str, stream: Stream, *, seed: int = 0, preset: str | None = None
     chosen = FILLED_IN.get(name, {})
     if preset is not None and checks.one_of(preset, PRESETS, "preset", owner) == "authors":
         chosen = chosen | AUTHORS.get(method, _TRAINING)
+    if preset == "paper":
+        chosen = chosen | next((own for kind, own in PAPER.items() if issubclass(method, kind)), {})
     config = replace(method.default_config(), **chosen)
     given = checks.options(type(config), None, options, name)
     for part, default in (("memory", Rehearsal()), ("replay", GeneratedReplay())):
