@@ -42,6 +42,7 @@ PUBLIC = {
     "rng",
     "run",
     "runner",
+    "search",
     "show",
     "store",
     "weigh",

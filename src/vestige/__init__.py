@@ -55,6 +55,7 @@ NAMES = {
     "keep": "vestige.vestiges",
     "load": "vestige.vestiges",
     "run": "vestige.continual.protocol",
+    "search": "vestige.continual.search",
     "weigh": "vestige.vestiges",
 }
 

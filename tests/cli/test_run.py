@@ -108,7 +108,7 @@ def test_a_grid_from_the_command_to_the_record(monkeypatch, tmp_path, capsys):
     argv += ["--grid", "lr=1e-9,1e-2", "--grid", "epochs=1,3", "--workers", "0"]
     assert main(["run", *argv]) == 0
     shown = capsys.readouterr().out
-    assert "Chosen on validation data among 4: lr=0.01, epochs=3" in shown
+    assert "Chosen on validation data, all tasks, among 4: lr=0.01, epochs=3" in shown
     (path,) = (tmp_path / "border").glob("*.json")
     stored = json.loads(path.read_text())["fields"]
     assert stored["config"]["lr"] == 0.01

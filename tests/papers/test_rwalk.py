@@ -9,6 +9,7 @@ import torch
 from smoke import read, run_smoke
 from vestige import data, runner
 from vestige.continual.record import load_all
+from vestige.core.errors import InputError
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.rwalk import table3 as rwalk_table3
 from vestige_papers.rwalk.runs import (
@@ -18,10 +19,10 @@ from vestige_papers.rwalk.runs import (
     RWalkChoice,
     RWalkSetting,
     filled,
-    for_validation,
+    reference_said,
     score,
 )
-from vestige_papers.rwalk.search import chosen
+from vestige_papers.rwalk.search import chosen, tried
 from vestige_papers.rwalk.table1 import CHOSEN_MNIST, PAPER_CIFAR, PAPER_MNIST
 
 NAMES = [name for name in EXPERIMENTS if name.startswith("rwalk-")]
@@ -120,7 +121,7 @@ def test_print_is_copied_as_printed():
 
 def test_validation_never_reads_a_test_row():
     digits = data.load("digits")
-    held = for_validation(digits, 6)
+    held = digits.validation(6)
     together = torch.cat([held.train_x, held.test_x]).flatten(1)
     rows = {tuple(r) for r in digits.train_x.flatten(1).tolist()}
     assert len(held.train_x) + len(held.test_x) == len(digits.train_x)
@@ -204,8 +205,18 @@ def test_the_search_takes_the_best_mean_and_scores_both_heads_without_samples():
 
     assert score(at("EWC", 1.0, 0.5)) == pytest.approx(74.5)
     assert score(at("EWC-S", 1.0, 0.5)) == pytest.approx(50.0)
-    records = [at("PI-S", 1.0, 0.7), at("PI-S", 1.0, 0.5, 1), at("PI-S", 2.0, 0.65), at("PI-S", 2.0, 0.65, 1)]
+    records = [
+        at("PI-S", lam, a, seed)
+        for lam, of in ((1.0, (0.9, 0.5, 0.5)), (2.0, (0.65,) * 3))
+        for seed, a in enumerate(of)
+    ]
     assert chosen(records) == {"PI-S": RWalkChoice(2.0, 2, False)}
+    said = search.verdict(records).why
+    assert "PI-S: lambda 2, 2 epochs of few rows (65.0 +- 0.0 over 3 seeds; by the first 2 tasks:" in said
+    one = [record for record in records if record.seed == 0]
+    assert "lambda 1, 2 epochs of few rows (90.0; 1 seed, which choose nothing)" in search.verdict(one).why
+    with pytest.raises(InputError, match="'seeds' of search"):
+        chosen(one)
     laptop = search.presets["laptop"]
     assert all(arm.validate for arm in search.arms(laptop))
     assert {arm.row for arm in search.arms(laptop) if arm.per_class is None} == {*WITHOUT, "Vanilla-S"}
@@ -215,8 +226,23 @@ def test_the_search_takes_the_best_mean_and_scores_both_heads_without_samples():
 def test_table1_takes_what_the_kept_search_found():
     records = load_all(Path(__file__).parents[2] / "reproductions" / "rwalk-search-mnist.jsonl")
     assert all(r.config["validate"] for r in records)
-    for row, choice in chosen(records).items():
-        assert CHOSEN_MNIST[row] == choice
+    for row, found in tried(records).items():
+        lead = max(found, key=lambda each: each.mean)
+        assert CHOSEN_MNIST[row] == RWalkChoice(**lead.set)
+
+
+def test_the_reference_sees_all_rows_and_says_how_it_was_trained():
+    for name in ("rwalk-table1-mnist", "rwalk-table1-cifar", "rwalk-table3"):
+        experiment = EXPERIMENTS[name]
+        (joint,) = (arm for arm in experiment.arms(experiment.presets["laptop"]) if arm.row == JOINT)
+        assert joint.per_class is None
+    (joint,) = (arm for arm in EXPERIMENTS["rwalk-table1-mnist"].arms(RWalkSetting()) if arm.row == JOINT)
+    record = dataclasses.replace(
+        planted(EXPERIMENTS["rwalk-table1-mnist"], JOINT, single=0.97), config=dataclasses.asdict(joint)
+    )
+    assert "4 epochs of all training rows a class, batches of 64, Adam 0.001" in reference_said([record])
+    few = dataclasses.replace(record, config=record.config | {"per_class": 500})
+    assert "of 500 training rows a class" in reference_said([few])
 
 
 def test_a_choice_fills_what_is_open_and_no_more():

@@ -39,7 +39,7 @@ def ran(units):
 def test_each_unit_gets_what_was_best_on_validation(told, tmp_path):
     search = runner.search("border", tmp_path, {"lr": [0.01, 0.02, 0.04]}, seeds=2)
     tried = ran(search.units())
-    assert len(tried) == 2 * 3 * 2  # methods, values, seeds
+    assert len(tried) == 2 * 3 * 3  # methods, values, seeds: three at least
     assert all(record.config["validate"] for record in tried)
     assert not list((tmp_path / "border").glob("*.json"))  # where tables look for results
     units = search.winners(tried)
@@ -53,7 +53,7 @@ def test_each_unit_gets_what_was_best_on_validation(told, tmp_path):
         search = record.details["search"]
         assert search["chosen"] == {"lr": record.config["lr"]}
         assert [entry["set"]["lr"] for entry in search["tried"]] == [0.01, 0.02, 0.04]
-        assert [len(entry["scores"]) for entry in search["tried"]] == [2, 2, 2]
+        assert [len(entry["scores"]) for entry in search["tried"]] == [3, 3, 3]
         ids = {i for entry in search["tried"] for i in entry["records"]}
         assert ids <= {path.stem for path in (tmp_path / "border" / "search").glob("*.json")}
         assert record.details["command"] == "run border --preset laptop --seeds 2 --grid lr=0.01,0.02,0.04"
@@ -72,6 +72,27 @@ def test_several_fields_give_their_product_and_of_equals_the_first_wins(told, tm
     assert (samples.config.epochs, samples.config.lr) == (7, 0.01)
 
 
+def test_a_choice_may_be_made_by_the_first_tasks_alone(monkeypatch, tmp_path):
+    class Turning(Told):
+        """One rate is best on the first task, the other on both together."""
+
+        def run(self, config, seed, on_progress):
+            first, second = (0.9, 0.0) if config.lr == 0.01 else (0.5, 0.8)
+            R = torch.tensor([[first, 0.0], [first, second]], dtype=torch.float64)
+            return self.record(config, seed, head="single", matrices={"single": R})
+
+        def score(self, record):
+            return float(record.R[-1].mean())
+
+    monkeypatch.setitem(EXPERIMENTS, "border", Turning())
+    for tasks, rate in ((None, 0.02), (1, 0.01)):
+        search = runner.search("border", tmp_path, {"lr": [0.01, 0.02]}, seeds=1, tasks=tasks)
+        units = search.winners(ran(search.units()))
+        assert {unit.config.lr for unit in units} == {rate}
+        assert all(("first 1 tasks alone" in u.details["search"]["on"]) is (tasks == 1) for u in units)
+        assert ("--grid-tasks 1" in units[0].command) is (tasks == 1)
+
+
 def test_a_score_that_is_not_a_number_cannot_win(told, tmp_path):
     search = runner.search("border", tmp_path, {"lr": [0.02, 0.04]}, seeds=1)
     records = ran(search.units())
@@ -86,7 +107,7 @@ def test_a_unit_that_the_grid_leaves_alone_has_nothing_to_choose(tmp_path):
     rows = {unit.config.row for unit in search.units()}
     assert rows == {"EWC", "PI", "RWalk", "EWC-S", "PI-S", "RWalk-S"}
     assert all(unit.config.validate for unit in search.units())
-    assert len(search.units()) == 12
+    assert len(search.units()) == 12 * 3
 
 
 SEARCHES = ("robust-search", "rwalk-search-mnist")  # whose units are on held-out rows already

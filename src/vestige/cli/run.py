@@ -45,8 +45,11 @@ class RunVerb(output.Verb):
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=VALUE")] = ()
     """Replace a field of the configuration; may be given several times."""
     grid: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=A,B,...")] = ()
-    """Try several values of a field on validation data, run the best on the test set, and store all that was tried; may
-    be given several times: every combination is tried. A list as one value is written in brackets: [[16],[32,32]]."""
+    """Try several values of a field on validation data with three seeds or more, run the best on the test set, and
+    store all that was tried; may be given several times: every combination is tried. A list as one value is written in
+    brackets: [[16],[32,32]]."""
+    grid_tasks: Annotated[int | None, arg(metavar="K")] = None
+    """With --grid: choose by the first K tasks alone, as one must who cannot know the later ones."""
     real: Annotated[Path | None, arg(metavar="FILE")] = None
     """Rows of your own data, for an experiment that takes them: lfiw-table1, lfiw-table4, lfiw-table5, cdre-table2."""
     fake: Annotated[Path | None, arg(metavar="FILE")] = None
@@ -94,7 +97,9 @@ class RunVerb(output.Verb):
         tried = {key: runner.parse(value) for key, value in (_pair(text, "grid") for text in self.grid)}
         grid = {key: value if isinstance(value, list) else [value] for key, value in tried.items()}
         # Refused, if at all, before anything runs.
-        searches = {name: runner.search(name, self.out, grid, **given) for name in names if grid}
+        if self.grid_tasks is not None and not grid:
+            raise InputError("The 'grid_tasks' of vestige run must come with --grid. Got it without instead.")
+        searches = {name: runner.search(name, self.out, grid, tasks=self.grid_tasks, **given) for name in names if grid}
         plans = {name: searches[name].units() if grid else runner.plan(name, self.out, **given) for name in names}
         if self.ray is None:  # a cluster has devices of its own
             for unit in chain.from_iterable(plans.values()):
@@ -129,7 +134,7 @@ class RunVerb(output.Verb):
                 unit.label: unit.details["search"] for unit in units if "search" in unit.details
             }.items():
                 chosen = ", ".join(f"{key}={value}" for key, value in note["chosen"].items())
-                output.say(f"Chosen on validation data among {len(note['tried'])}: {chosen} ({label})")
+                output.say(f"Chosen on {note['on']}, among {len(note['tried'])}: {chosen} ({label})")
             title = f"{experiment.name}: {experiment.item}, preset {self.preset}"
             note = f"Against the published setting, '{self.preset}' leaves out: {cut}" if cut else ""
             output.table(lines_table(experiment, records, title=title, note=note))

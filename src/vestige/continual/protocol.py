@@ -96,7 +96,7 @@ def run(
         infinity counts them and limits nothing. Counting costs a few microseconds a layer and batch.
     reference
         The accuracies a*_k of RWalk Eq. 4: the Record of a `joint` run on the same stream (its diagonal), or the
-        numbers themselves.
+        numbers themselves; of a Record, how it was trained stands in `details["reference"]`.
     every
         Batches between two tests while a task trains; the Record's values `while_training` (moments x tasks) and
         `while_training_at` (task and batch of each moment). None: tests at borders alone.
@@ -183,7 +183,8 @@ def run(
     names = [stream.info(k).name for k in range(len(stream))]
     matrices, baseline = ({head: so_far.numbers[f"{what} {head}"] for head in heads} for what in ("matrix", "baseline"))
     values = {key.removeprefix("value "): v for key, v in so_far.numbers.items() if key.startswith("value ")}
-    measured_in = (so_far.seconds, so_far.bytes, names, values, learner.notes())
+    about = learner.notes() | ({"reference": how_trained(reference)} if isinstance(reference, Record) else {})
+    measured_in = (so_far.seconds, so_far.bytes, names, values, about)
     return Record(config, seed, stream.declared.head, matrices, known, baseline, *measured_in, **identity)
 
 
@@ -484,6 +485,13 @@ def _uncertainty(
         for j, each in found.items():
             rows[name][j] = each[name]
     return rows
+
+
+def how_trained(record: Record) -> dict[str, Any]:
+    """What to know of a reference: its Record, learner, protocol, and of how many rows of a class it learnt."""
+    config, stream = record.config, record.config["stream"]
+    rows = "all" if stream.get("per_class") is None else stream["per_class"]
+    return {"record": record.id, "rows_per_class": rows, **{k: config[k] for k in ("learner", "protocol")}}
 
 
 def reference_accuracies(reference: Record | ArrayLike | None, stream: Stream) -> Float64[Tensor, " t"] | None:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -52,14 +53,32 @@ class Tried:
     scores: list[float]
     records: list[str]
 
+    @property
+    def mean(self) -> float:
+        """Over seeds; a setting one of whose scores is not a number cannot win."""
+        return -math.inf if any(map(math.isnan, self.scores)) else fmean(self.scores)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation over seeds; NaN of one."""
+        return stdev(self.scores) if len(self.scores) > 1 else math.nan
+
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search tried before it chose the setting of a run."""
+    """What a search tried before it chose the setting of a run; `on` says which rows and tasks it saw."""
 
     on: str
     chosen: dict[str, Plain]
     tried: list[Tried]
+
+    def __str__(self) -> str:
+        tried = [f"{_told(t.set)}: {t.mean:.4g} +- {t.spread:.2g} ({len(t.scores)} seeds)" for t in self.tried]
+        return "\n".join([f"Chosen on {self.on}: {_told(self.chosen)}", *tried])
+
+
+def _told(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 # Parts of `config` and `details` that reports and audits rely on, where they are there; the rest is anybody's.
@@ -69,6 +88,7 @@ DETAILS: dict[str, Any] = {
     "better": str,
     "run": dict[str, Plain],
     "refused": dict[str, Plain],
+    "reference": dict[str, Plain],
     "search": Searched,
     "verdicts": list[str | None] | dict[str, str | None],
 }

@@ -7,7 +7,7 @@ either into what a network eats. The rows are held on the CPU, whatever device t
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from vestige.core.checks import refuse
+from vestige.core.checks import refuse, whole
 from vestige.core.machine import on_cpu
 
 
@@ -86,6 +86,12 @@ class DataSet:
         """What a stream's configuration has of it."""
         found = {"data": self.name, "digest": self.digest}
         return found | ({"held_out": self.held_out} if self.held_out else {})
+
+    def validation(self, nth: int) -> DataSet:
+        """The training rows alone: every n-th of a class to test on, the others to train on. No test row is in it."""
+        held = every_nth(self.train_y, whole(nth, "nth", "validation", low=2))
+        x, y = self.train_x, self.train_y
+        return replace(self, train_x=x[~held], train_y=y[~held], test_x=x[held], test_y=y[held])
 
     @property
     def is_images(self) -> bool:

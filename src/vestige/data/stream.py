@@ -16,7 +16,7 @@ raises `DataGone`. A learner that wants to remember copies through `vestige.cont
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -25,8 +25,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from vestige.core import DataGone, InputError
+from vestige.core.checks import whole
 from vestige.core.machine import on_cpu
-from vestige.data.dataset import DataSet
+from vestige.data.dataset import DataSet, every_nth
 
 Inputs = Float[Tensor, "n *shape"]
 Labels = Int64[Tensor, " n"]
@@ -231,6 +232,33 @@ class Stream:
     def test_sets(self) -> list[TestSet]:
         """The test data of every task: for the protocol alone."""
         return [TestSet(*placed(segment.rows("test")), segment.outputs) for segment in self._segments]
+
+    def smallest_class(self) -> int:
+        """Training rows of the smallest class of a task."""
+        found = (s.dataset.train_y[s.train_rows].unique(return_counts=True)[1] for s in self._segments)
+        return min(int(counts.min()) for counts in found)
+
+    def validation(self, nth: int, tasks: int | None = None) -> Stream:
+        """The stream that settings are chosen on: of the first `tasks` (None: of all), and without a test row.
+
+        Every n-th training row of a class is tested on in place of the test set, and trained on in no task. Where no
+        border is told, a stretch of time is tested on those that came in it.
+        """
+        owner = f"validation of {self.name}"
+        kept = self._segments[: None if tasks is None else whole(tasks, "tasks", owner, low=1, high=len(self))]
+        nth, segments = whole(nth, "nth", owner, low=2), []
+        for segment in kept:
+            source = segment.dataset
+            held = every_nth(source.train_y, nth)
+            mine = segment.output_of_class[source.train_y] >= 0
+            if not self.declared.boundaries_told:
+                mine = torch.zeros_like(held).index_fill_(0, segment.train_rows, True)
+            test = (held & mine).nonzero().flatten()
+            train, val = (rows[~held[rows]] for rows in (segment.train_rows, segment.val_rows))
+            without = replace(source, test_x=source.train_x, test_y=source.train_y)
+            segments.append(replace(segment, dataset=without, train_rows=train, val_rows=val, test_rows=test))
+        config = self.config | {"validation": {"nth": nth, "tasks": len(kept)}}
+        return Stream(self.name, segments, self.declared, config, self.n_outputs)
 
     def __repr__(self) -> str:
         return f"Stream({self.name!r}, {len(self)} tasks, {self.declared.head}-head, {self.n_outputs} outputs)"

@@ -6,25 +6,25 @@ is there and whole is never run again.
 
 A grid is searched on validation data alone; the winner then runs on the test set. An experiment can be searched if it
 says how a unit is validated and scored (`Validated`). Each unit of a seed, such as a method, is searched for itself: of
-the settings that the grid gives it the one with the best mean score over the seeds is taken, of equals the first. One
-that the grid leaves as it is, such as a method without the field, has nothing to choose. Records of the search lie in
-`OUT/NAME/search`, where no table takes them for results, and the Record of a winner carries all that was tried under
-`details["search"]`.
+the settings that the grid gives it the one with the best mean score over the seeds is taken, of equals the first
+(`vestige.continual.search`). There are three seeds at least, however many the winner is run with, and `tasks` may
+confine the choice to what the first tasks show. One that the grid leaves as it is, such as a method without the field,
+has nothing to choose. Records of the search lie in `OUT/NAME/search`, where no table takes them for results, and the
+Record of a winner carries all that was tried under `details["search"]`.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
 from vestige import store
-from vestige.continual.record import Record
+from vestige.continual.record import Record, Searched, Tried
+from vestige.continual.search import LEAST_SEEDS, best, first_tasks, seen_by
 from vestige.core import InputError, StoreError, checks
 from vestige.core.errors import shortened
 from vestige.runner.experiment import PRESETS, Experiment
@@ -154,32 +154,42 @@ class Search:
     judge: Validated  # the experiment, which says how its units are validated
     points: list[dict[str, Any]]  # a value for each field of the grid
     tried: list[list[Any]]
-    seeds: int
+    seeds: int  # of the winners
     out: Path
     command: str
+    tasks: int | None = None  # that the choice is made on, from the first; None: all
+
+    @property
+    def tried_seeds(self) -> int:
+        """How many seeds of each setting are tried."""
+        return max(self.seeds, LEAST_SEEDS)
 
     def units(self) -> list[Unit]:
         """What is to be run on validation data: every setting of an arm that has a choice."""
         settings = [self.judge.validation(s) for arm in self.tried if len(arm) > 1 for s in arm]
-        units = units_of(self.experiment, list(dict.fromkeys(settings)), range(self.seeds), self.out, self.command)
+        seeds, arms = range(self.tried_seeds), list(dict.fromkeys(settings))
+        units = units_of(self.experiment, arms, seeds, self.out, self.command)
         return [replace(unit, path=unit.path.parent / "search" / unit.path.name) for unit in units]
 
     def winners(self, records: Sequence[Record]) -> list[Unit]:
         """The units on the test set, each with the setting that won and all that was tried for it."""
         found = {(json.dumps(record.config), record.seed): record for record in records}
-        chosen, details = [], []
+        chosen: list[Any] = []
+        details: list[dict[str, Any]] = []
         for arm in self.tried:
-            tried: list[dict[str, Any]] = []
-            for point, setting in zip(self.points, arm if len(arm) > 1 else [], strict=False):
+            if len(arm) == 1:
+                chosen.append(arm[0])
+                details.append({})
+                continue
+            tried: list[Tried] = []
+            for point, setting in zip(self.points, arm, strict=True):
                 key = json.dumps(self.experiment.config(self.judge.validation(setting)))
-                mine = [found[key, seed] for seed in range(self.seeds)]
-                scores = [self.judge.score(record) for record in mine]
-                tried.append({"set": point, "scores": scores, "records": [record.id for record in mine]})
-            means = [_mean(entry["scores"]) for entry in tried] or [0.0]
-            best = means.index(max(means))
-            chosen.append(arm[best])
-            note = {"on": "validation data", "chosen": self.points[best], "tried": tried}
-            details.append({"search": note} if tried else {})
+                mine = [found[key, seed] for seed in range(self.tried_seeds)]
+                scores = [self.judge.score(first_tasks(record, self.tasks)) for record in mine]
+                tried.append(Tried(point, scores, [record.id for record in mine]))
+            won = tried.index(best(tried, "vestige run --grid"))
+            chosen.append(arm[won])
+            details.append({"search": asdict(Searched(seen_by(self.tasks), self.points[won], tried))})
         units = units_of(self.experiment, chosen, range(self.seeds), self.out, self.command)
         return [replace(unit, details=own) for unit, own in zip(units, details * self.seeds, strict=True)]
 
@@ -192,8 +202,12 @@ def search(
     preset: str = "laptop",
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
+    tasks: int | None = None,
 ) -> Search:
-    """The search of `grid`, fields to values, for experiment `name`; several fields give their product."""
+    """The search of `grid`, fields to values, for experiment `name`; several fields give their product.
+
+    `tasks` chooses by the first tasks alone.
+    """
     experiment = EXPERIMENTS[checks.one_of(name, EXPERIMENTS, "name", "vestige run")]
     judge = _validated(experiment)
     both = sorted(set(grid) & set(overrides or {}))
@@ -212,16 +226,13 @@ def search(
     tried = [arm if any(setting != arm[0] for setting in arm) else arm[:1] for arm in tried]
     if all(len(arm) == 1 for arm in tried):
         raise InputError(f"The 'grid' of vestige run must change a unit of {name}. Got {', '.join(grid)} instead.")
+    tasks = None if tasks is None else checks.whole(tasks, "grid_tasks", "vestige run", low=1)
     words = "".join(f" --grid {key}={','.join(map(json.dumps, values))}" for key, values in grid.items())
+    words += "" if tasks is None else f" --grid-tasks {tasks}"
     command = command_of(name, preset, count, overrides or {}) + words
-    found = Search(experiment, judge, points, tried, count, Path(out), command)
+    found = Search(experiment, judge, points, tried, count, Path(out), command, tasks)
     found.units()  # what cannot be validated is refused here, before anything runs
     return found
-
-
-def _mean(scores: Sequence[float]) -> float:
-    """A setting one of whose scores is not a number cannot win."""
-    return -math.inf if any(math.isnan(score) for score in scores) else fmean(scores)
 
 
 def _validated(experiment: Experiment[Any]) -> Validated:

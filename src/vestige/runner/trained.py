@@ -19,13 +19,10 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 from vestige.continual import protocol
 from vestige.continual.learners import Learner
 from vestige.continual.record import Record
+from vestige.continual.search import average_accuracy, rows_held_out
 from vestige.core import InputError
 from vestige.data import Stream
-from vestige.metrics import matrix
 from vestige.runner.experiment import Experiment, OnProgress
-
-NTH = 20  # as in `rwalk-search-mnist`
-SMALL, NTH_SMALL = 100, 6  # with so few rows of a class, more of them are held out
 
 
 @runtime_checkable
@@ -90,12 +87,11 @@ class OnHeldOutRows:
                 "The 'grid' of vestige run must be for a preset that is tested on the test set. Got one whose final "
                 f"test is on held-out training rows already (validate={config.validate}) instead."
             )
-        few = config.per_class is not None and config.per_class <= SMALL
-        return dataclasses.replace(config, validate=NTH_SMALL if few else NTH)
+        return dataclasses.replace(config, validate=rows_held_out(config.per_class))
 
     def score(self, record: Record) -> float:
         """Average accuracy after the last task in percent, under the head that the stream declared."""
-        return 100 * matrix.average_accuracy(record.R)
+        return average_accuracy(record)
 
 
 def labelled_arms(experiment: Experiment[Any], preset: str) -> tuple[Trained[Any], dict[str, Any]]:

@@ -54,7 +54,6 @@ from vestige.runner import (
     some,
 )
 from vestige_papers.beyond import replay_rows as kinds
-from vestige_papers.rwalk.runs import for_validation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,7 +111,7 @@ def stream_of(config: BeyondReplayConfig, seed: int) -> data.Stream:
     """The tasks of a unit."""
     dataset = data.load(config.data)
     if config.validate:
-        dataset = for_validation(dataset, config.validate)
+        dataset = dataset.validation(config.validate)
     every = config.stride
     pixels = {name: getattr(dataset, name)[:, ::every, ::every].contiguous() for name in ("train_x", "test_x")}
     order = range(config.classes)

@@ -33,7 +33,6 @@ from vestige.data import DataSet, every_nth
 from vestige.metrics import matrix
 from vestige.runner import Line, OnHeldOutRows, Trained, grouped, line
 from vestige_papers.robust.published import printed
-from vestige_papers.rwalk.runs import for_validation
 
 VCL, HYBRID, CORESET, EWC = "VCL", "VCL + coreset", "Coreset only", "EWC"
 VGR, DROPOUT = "VGR", "VGR, MC dropout"
@@ -144,7 +143,7 @@ def stream_of(setting: RobustSetting, seed: int) -> data.Stream:
     """The tasks of a run; the seed also draws permutations, and training rows where their number is capped."""
     dataset = data.load(setting.data)
     if setting.validate:
-        dataset = for_validation(dataset, setting.validate)
+        dataset = dataset.validation(setting.validate)
     if setting.test_every > 1:
         dataset = thinned(dataset, setting.test_every)
     if setting.preset.startswith("permuted"):

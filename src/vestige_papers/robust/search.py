@@ -3,21 +3,21 @@
 With the log-variance that serves on MNIST (-6) VCL falls well behind the others on Fashion-MNIST, multi-headed, which
 print does not show. Four layers of noise are more than two; what is tried is less noise at the start, a longer
 maximum-likelihood fit before it, and another learning rate. Every twentieth training row of a class is held out and
-tested on; the test set is never read.
+tested on; the test set is never read. What the first two tasks alone would have chosen is said beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import Any, ClassVar
 
-from vestige.continual.record import Record
+from vestige.continual.record import Record, Tried
+from vestige.continual.search import best, by_setting
 from vestige.runner import Line, Rule, grouped, line
 from vestige_papers.robust.runs import VCL, RobustRuns, RobustSetting, accuracy, filled, new_task
 from vestige_papers.robust.split import LAPTOP, LEFT_OUT, SMOKE
-from vestige_papers.rwalk.search import SEARCH
+from vestige_papers.rwalk.search import SEARCH, told
 
 # What differs from print, of what is tried; the first is print as the presets have it.
 TRIED: tuple[Mapping[str, Any], ...] = (
@@ -31,16 +31,19 @@ TRIED: tuple[Mapping[str, Any], ...] = (
 NAMES = ("log_var", "fit_steps", "lr")
 
 
-def tried(records: Sequence[Record]) -> dict[tuple[float, ...], list[Record]]:
-    """(log-variance, fit steps, learning rate) -> Records, by seed."""
-    return grouped(records, lambda r: tuple(r.config[name] for name in NAMES))
+def start_of(record: Record) -> dict[str, Any]:
+    """Log-variance, fit steps and learning rate that a Record tried."""
+    return {name: record.config[name] for name in NAMES}
 
 
-def chosen(records: Sequence[Record]) -> dict[str, float]:
-    """What has the best mean A5 on validation rows; of equals the first."""
-    found = tried(records)
-    best = max(found, key=lambda choice: fmean(accuracy(r) for r in found[choice]))
-    return dict(zip(NAMES, best, strict=True))
+def tried(records: Sequence[Record], tasks: int | None = None) -> dict[str, list[Tried]]:
+    """What was tried for VCL; `tasks` scores by the first ones alone."""
+    return {VCL: by_setting(records, start_of, tasks=tasks)}
+
+
+def chosen(records: Sequence[Record], tasks: int | None = None) -> dict[str, Any]:
+    """What has the best mean A5 on validation rows; fewer than three seeds choose nothing."""
+    return best(tried(records, tasks)[VCL]).set
 
 
 def described(choice: Mapping[str, float]) -> str:
@@ -59,7 +62,7 @@ class RobustSearch(RobustRuns):
         "laptop": replace(LAPTOP, data="fashion_mnist", preset="split-fashion-mnist-multi", validate=20, test_every=1),
         "paper": RobustSetting(data="fashion_mnist", preset="split-fashion-mnist-multi", validate=20),
     }
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 3}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 3, "laptop": 3, "paper": 3}
     cut: ClassVar[Mapping[str, str]] = LEFT_OUT
 
     def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
@@ -69,12 +72,12 @@ class RobustSearch(RobustRuns):
     def lines(self, records: Sequence[Record]) -> list[Line]:
         """Everything that was tried: at the end, and each task when it was new."""
         lines = []
-        for choice, runs in tried(records).items():
-            label = described(dict(zip(NAMES, choice, strict=True)))
+        for runs in grouped(records, lambda r: tuple(start_of(r).values())).values():
+            label = described(start_of(runs[0]))
             lines.append(line(label, f"validation A{len(runs[0].R)} (%)", [accuracy(r) for r in runs]))
             lines.append(line(label, "each task when new (%)", [new_task(r) for r in runs]))
         return lines
 
     def remarks(self, facts: Sequence[Record]) -> str:
         """What was chosen."""
-        return f"{VCL}: {described(chosen(facts))}"
+        return told(facts, tried, described)

@@ -7,8 +7,9 @@ A unit is a `RWalkSetting` with its `row` filled in. Both heads are measured in 
 - EWC is EWC++, as the paper says under its Table 3. iCaRL herds on features of unit length, as its authors do.
 - The network begins as in the authors' code (normal of deviation 0.1 cut at two deviations, biases 0.1), and Adam anew
   with each task.
-- The reference a*_k of Eq. 4 is `joint` of the same seed, trained over all seen outputs; under the multi-head test it
-  is the same network, asked about the outputs of task k alone.
+- The reference a*_k of Eq. 4 is `joint` of the same seed, trained over all seen outputs and on all training rows,
+  however few the methods see (`reference_said` has how); under the multi-head test it is the same network, asked about
+  the outputs of task k alone.
 - Epochs are not printed. `validate` = n tests on every n-th training row of a class, which then does not train, in
   place of the test set: settings are searched there.
 """
@@ -24,7 +25,6 @@ from vestige import data
 from vestige.continual import learners as methods
 from vestige.continual.record import Record
 from vestige.continual.versions import named
-from vestige.data import DataSet, every_nth
 from vestige.metrics import matrix
 from vestige.runner import Line, OnHeldOutRows, Trained, grouped, line
 
@@ -105,18 +105,11 @@ def filled(config: RWalkSetting, row: str, choice: RWalkChoice) -> RWalkSetting:
     )
 
 
-def for_validation(dataset: DataSet, nth: int) -> DataSet:
-    """The training rows alone: every n-th of a class to test on, the others to train on. No test row remains."""
-    held = every_nth(dataset.train_y, nth)
-    x, y = dataset.train_x, dataset.train_y
-    return replace(dataset, train_x=x[~held], train_y=y[~held], test_x=x[held], test_y=y[held])
-
-
 def stream_of(setting: RWalkSetting, seed: int) -> data.Stream:
     """The tasks of a run; the seed also draws the training rows where their number is capped."""
     dataset = data.load(setting.data)
     if setting.validate:
-        dataset = for_validation(dataset, setting.validate)
+        dataset = dataset.validation(setting.validate)
     current = setting.row in WITHOUT
     return data.split(
         dataset,
@@ -154,6 +147,18 @@ def intransigence(record: Record, head: str, joint: Mapping[int, Record]) -> flo
     if record.seed not in joint:
         return float("nan")
     return matrix.intransigence(record.matrices[head], joint[record.seed].matrices[head])
+
+
+def reference_said(joint: Iterable[Record]) -> str:
+    """How the reference was trained, from its Records."""
+    said = {
+        f"{r.config['epochs']} epoch{'s' * (r.config['epochs'] > 1)} of "
+        + ("all" if r.config["per_class"] is None else f"{r.config['per_class']}")
+        + f" training rows a class, batches of {r.config['batch_size']}, Adam {r.config['lr']:g}, anew at each task"
+        for r in joint
+    }
+    ends = fmean(float(r.matrices["single"][-1, -1]) for r in joint)
+    return f"The reference of I is joint training: {'; '.join(sorted(said))} (a* of the last task {ends:.3f})."
 
 
 def table_lines(

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from toys import blobs
+from vestige.continual import protocol
 from vestige.continual.learners import build
 from vestige.continual.learners.penalty import add_pull, copied, pull_value, trained, unit_range
+from vestige.data import load
 from vestige.data.streams import split
 from vestige.nets.fisher import fisher_empirical
 
@@ -95,6 +97,29 @@ def reference_fisher(learner, x, y):
         for n, g in zip(total, torch.autograd.grad(loss, list(learner.net.parameters())), strict=True):
             total[n] += g.square() / len(y)
     return total
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+def test_the_riemannian_distance_of_rwalk_never_exceeds_eps(preset, monkeypatch):
+    stream, found = split(load("digits"), 2), []
+    learner = build("rwalk", stream, preset=preset, hidden=(32,))
+    take, half = learner.take_score, 0.5 if preset == "paper" else 1.0
+
+    def measured():
+        far = {
+            n: learner.running_[n] * (p.detach() - learner.start_[n]).square() for n, p in trained(learner.net).items()
+        }
+        path = sum(float(fall.clamp_min(0).sum()) for fall in learner.fall_.values())
+        before = sum(float(value.sum()) for value in learner.walked_.values())
+        take()
+        added = sum(float(value.sum()) for value in learner.walked_.values()) - before
+        found.append((half * max(float(d.max()) for d in far.values()), added, path / learner.config.eps))
+
+    monkeypatch.setattr(learner, "take_score", measured)
+    protocol.run(stream, learner, epochs=3)
+    largest, scores, paths = (torch.tensor(part) for part in zip(*found, strict=True))
+    assert 0 < largest.max() < learner.config.eps
+    assert scores.sum() == pytest.approx(float(paths.sum()), rel=0.1), "the score is the plain path integral"
 
 
 @pytest.mark.parametrize("name", ["ewc_pp", "rwalk"])

@@ -35,6 +35,11 @@ reading the default, the authors' code the other choice:
 - `fisher` and `accumulate`: as in EWC++. With "interval" the score is taken with the F of the interval before, as in
   the code. (That also forgets to empty its sum of squares within a task; here it is emptied at each renewal.)
 The first task's score is taken as it is: there is nothing to average it with.
+
+The Riemannian distance, 1/2 F_i d_i^2, never exceeds eps, here or with the settings of the authors' code: on Split
+MNIST (256-256, 500 rows a class, 8 epochs of Adam at 1e-3) the largest of any weight and interval is 9e-4 by the
+paper's reading and 1e-4 by the code's, for an eps of 1e-3, and dividing by it takes 2 % and 0.005 % from the sum of all
+scores. So the score is PI's path integral over a constant, and what RWalk adds to EWC++ is that.
 """
 
 from __future__ import annotations

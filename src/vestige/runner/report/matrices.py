@@ -197,7 +197,19 @@ def plane(arms: Sequence[Arm]) -> list[Part]:
     rows = [(label, *point, drawing.quadrant(*point)) for label, point in points.items()]
     words = "; ".join(f"{label}: {quadrant}" for label, *_, quadrant in rows)
     picture = Picture(drawing.plane(points, title=title, errors=errors), f"{title}. {words}.", WHISKERS)
-    return [picture, Table("Where each stands", ("method", "forgetting", "intransigence", "quadrant"), rows)]
+    return [
+        picture,
+        Table("Where each stands", ("method", "forgetting", "intransigence", "quadrant"), rows),
+        *dict.fromkeys(_reference(arm) for arm in arms if "reference" in arm.first.details),
+    ]
+
+
+def _reference(arm: Arm) -> str:
+    """How the reference of intransigence was trained."""
+    told = arm.first.details["reference"]
+    ran = ", ".join(f"{name} {value}" for name, value in told["protocol"].items())
+    rows = f"{told['rows_per_class']} training rows of a class"
+    return f"The reference of intransigence is {told['learner']['method']} ({rows}; {ran})."
 
 
 def _left_out(words: str, labels: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vestige import show as drawing
 from vestige.continual.audit import QUESTIONS, from_record
-from vestige.continual.record import Record
+from vestige.continual.record import Record, Tried
 from vestige.metrics.uncertainty import Pairs, unseen_task_roc
 from vestige.runner.experiment import Experiment, Line
 from vestige.runner.report.matrices import MOST_MATRICES, better, declared, final, measured, task_names
@@ -312,14 +312,17 @@ def commands(records: Iterable[Record]) -> list[str]:
 
 def searched(arms: Sequence[Arm]) -> list[Part]:
     """Settings that were chosen on validation data, with everything that was tried."""
-    rows: list[tuple[str, str, float, str]] = []
+    rows: list[tuple[str, str, float, float | None, int, str]] = []
     for arm in arms:
         note = arm.first.details.get("search") or {"tried": [], "chosen": None}
         for tried in note["tried"]:
             won = "yes" if tried["set"] == note["chosen"] else "no"
             told = ", ".join(f"{field}={short(value)}" for field, value in tried["set"].items())
-            rows.append((arm.label, told, arm.line("score", tried["scores"]).ours, won))
-    return [Table("Searched on validation data", ("method", "tried", "mean score", "chosen"), rows)] if rows else []
+            scores = Tried(**tried)
+            spread = None if math.isnan(scores.spread) else scores.spread
+            rows.append((arm.label, told, scores.mean, spread, len(scores.scores), won))
+    columns = ("method", "tried", "mean score", "spread", "seeds", "chosen")
+    return [Table("Searched on validation data", columns, rows)] if rows else []
 
 
 def made(records: Sequence[Record]) -> list[tuple[str, str]]:
