@@ -18,8 +18,8 @@ first order otherwise. DRAWS of both give the error of every figure below.
 - JS up to MOST_BALANCED features: public rows, or else half of the new ones, get the weights nearest to equal ones
   under which they have the noisy means (`entropy_balance`) of the moments, and stand for the data. Where weights
   cannot give them these means, or their random features still differ from the data's by more than noise, it is refused.
-  The interval is that of the ratio and of the error of the means; of what neither moments nor random features show it
-  knows nothing.
+  What the error of the means adds to it by itself is subtracted; where that is more than MOST_RISE it is refused. The
+  interval is that of the ratio and of this error; of what neither moments nor random features show it knows nothing.
 
 Whatever needs rows, or a density of them, is refused. Below USEFUL = 2000 of n epsilon nothing is told at all.
 """
@@ -58,7 +58,8 @@ POOL = 4000  # new rows whose spread is looked at
 EXPECTED = 15  # rows in a bin
 LEAST_NEW = 100
 MOST_BALANCED = 8  # features
-RIDGE = 1e-3
+RIDGE = 1e-2
+MOST_RISE = 0.02  # nats of JS that the error of the means may make by itself
 LEAST_ESS = 0.05  # of the base's rows, that balancing must leave
 UNLIKE = 0.01  # the p-value below which a balanced base is not the data
 
@@ -277,11 +278,11 @@ class Balanced(NamedTuple):
     functions: Int64[Tensor, " k"]
     spread: Float64[Tensor, " k"]
 
-    def moved(self, slope: Float64[Tensor, " b"]) -> Float64[Tensor, " k"]:
-        """How much the weighted mean of `slope` changes with the mean of each function, to first order."""
-        weighted = self.centred * self.weights[:, None]
-        hessian = weighted.mT @ self.centred + RIDGE * torch.eye(self.centred.shape[1], dtype=torch.float64)
-        return torch.linalg.solve(hessian, weighted.mT @ slope) / self.spread
+    def tilts(self, error: Float64[Tensor, "e f"]) -> Float64[Tensor, "b e"]:
+        """By how much each log-weight moves, to first order, where the means of all functions are off by `error`."""
+        spread = self.centred.mT @ (self.centred * self.weights[:, None])
+        eye = RIDGE * torch.eye(len(spread), dtype=torch.float64)
+        return self.centred @ torch.linalg.solve(spread + eye, (error[:, self.functions] / self.spread).mT)
 
 
 def balanced(base: Base, target: Float64[Tensor, " f"], functions: Int64[Tensor, " k"]) -> Balanced:
@@ -315,9 +316,15 @@ def js_of(
         half, rest = order[: len(new) // 2], order[len(new) // 2 :]
         base, new = Base(against.values[half], new[half]), new[rest]
     at = against.part("moments")
-    weights, *_ = made = balanced(base, kept.means, torch.arange(at.start, at.stop))
+    made = balanced(base, kept.means, torch.arange(at.start, at.stop))
+    weights = made.weights
     ess = float(1 / weights.square().sum())
+    error = against.noise(DRAWS, "js") + against.sampling(DRAWS, "js") / math.sqrt(kept.n)
+    tilts = made.tilts(error)
+    rise = float((weights @ tilts.square()).mean()) / 8  # JS of p and p (1 + t) is E t^2 / 8, to second order
     told = _unlike(against, base, weights, ess)
+    if not told and rise > MOST_RISE:
+        told = f"JS cannot be told: the noise alone would make it about {rise:.2g} nats."
     if told:
         return Estimate.refused(told, name="js", level=level), {}
     found = held_out(base.points, new, p_weights=weights, estimator=estimator, rows=rows, seed=seed)
@@ -326,15 +333,13 @@ def js_of(
         return one, found.report
     # JS changes with p by the mean of log(2 r / (1 + r)) / 2 under the change of p.
     slope = (math.log(2) - torch.nn.functional.softplus(-found.log_ratio_p.double())) / 2
-    error = against.noise(DRAWS, "js") + against.sampling(DRAWS, "js") / math.sqrt(kept.n)
-    off = float((error[:, made.functions] @ made.moved(slope)).std())
+    off = float((weights * slope @ tilts).std())
     wide = float(ndtri((1 + level) / 2)) * off
-    low, high = max(one.low - wide, 0.0), min(one.high + wide, math.log(2))
+    value, low, high = max(one.value - rise, 0.0), max(one.low - rise - wide, 0.0), min(one.high + wide, math.log(2))
     notes = (*one.notes, "Of what moments and random features do not show it knows nothing.")
-    details = {**one.details, "by_noise": off, "base_ess": ess}
-    return one.but(
-        low=low, high=high, std_error=math.hypot(one.std_error, off), notes=notes, details=details
-    ), found.report
+    details = {**one.details, "by_noise": off, "rise": rise, "base_ess": ess}
+    known: dict[str, Any] = {"value": value, "low": low, "high": high, "std_error": math.hypot(one.std_error, off)}
+    return one.but(**known, notes=notes, details=details), found.report
 
 
 def _unlike(against: Against, base: Base, weights: Float64[Tensor, " b"], ess: float) -> str:
