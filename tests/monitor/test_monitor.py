@@ -182,8 +182,8 @@ def test_a_warning_that_is_made_an_error_does_not_undo_the_step(tmp_path):
     x = normal(40, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(VestigeWarning, match="40 model samples of step 1 equal a real one"):
-            monitor.step({"a": x}, {"a": torch.cat([x.flip(0), normal(40, 1)])})
+        with pytest.raises(VestigeWarning, match="40 samples of step 1 repeat rows of the data"):
+            monitor.step({"a": x}, {"a": torch.cat([x.flip(0), normal(40, 1)])}, allow_copies=True)
     assert monitor.steps == Monitor.open(tmp_path).steps == 1
     assert monitor.history[0].copies == 40
     monitor.step(model={"a": x})  # the data is gone; nothing can be compared with it
@@ -491,12 +491,11 @@ def test_a_task_named_by_the_shell_is_found_under_its_number(tmp_path):
     assert [alarm.task for alarm in step.alarms] == [1]
 
 
-def test_rows_of_whole_numbers_are_no_copies_and_bytes_are_those_of_floats():
-    from vestige.monitor.samples import copies
-
-    def bits(seed):
-        return torch.randint(0, 2, (2000, 64), generator=torch.Generator().manual_seed(seed)).float()
-
-    assert copies({"a": bits(0)}, {"a": bits(1)}) == 0
-    images = torch.randint(0, 256, (50, 30), generator=torch.Generator().manual_seed(2)).to(torch.uint8)
-    assert copies({"a": images}, {"a": (images.float() / 255)[:20]}) == 20
+def test_a_step_whose_samples_repeat_the_data_is_refused_with_their_places(tmp_path):
+    monitor = Monitor.create(tmp_path, chain=CHAIN)
+    x = normal(40, 0)
+    with pytest.raises(InputError, match=r"samples of task 'a' .* Got 2 that do, rows 3, 5, instead"):
+        monitor.step({"a": x}, {"a": torch.cat([normal(3, 1), x[7:8], normal(1, 2), x[9:10], normal(40, 3)])})
+    assert monitor.steps == 0
+    monitor.step({"a": x}, {"a": normal(40, 1)})
+    assert monitor.history[0].copies == 0

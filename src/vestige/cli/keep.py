@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 ENDING = ".vestige"
 # Options that decide how rows are read, which rows that are added follow those that are there in.
-OF_THE_FIRST = ("features", "third_moments", "block", "drop", "like")
+OF_THE_FIRST = ("features", "third_moments", "block", "drop", "like", "model")
 WITH_EPSILON = ("delta", "bounds", "public", "unit", "max_rows")
-WITHOUT_EPSILON = ("features", "third_moments", "block", "append")
+WITHOUT_EPSILON = ("features", "third_moments", "block", "append", "model")
 ERRORS = {
     "js": "Jensen-Shannon",
     "hellinger2": "Hellinger, squared",
@@ -55,6 +55,10 @@ class KeepVerb(output.SeededVerb):
     """Columns of a table to leave out."""
     like: Annotated[Path | None, arg(metavar="FILE")] = None
     """Read the rows as those of this vestige were, so that both can be merged."""
+    model: Annotated[str | None, arg(metavar="FILE")] = None
+    """Samples of a generator of these rows: refuse if they repeat some, exactly or nearly; nothing of them is kept."""
+    allow_copies: bool = False
+    """Keep the rows even if the samples of --model repeat some."""
     append: bool = False
     """Add the rows, at least 50, to the vestige that is there."""
     force: bool = False
@@ -92,6 +96,8 @@ class KeepVerb(output.SeededVerb):
                     block=self.block,
                     drop=self.drop,
                     like=like,
+                    model=self.model,
+                    allow_copies=self.allow_copies,
                     seed=self.seed,
                     on_step=lambda part: advance(1, f"keeping: {part}"),
                 )

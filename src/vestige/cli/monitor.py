@@ -95,6 +95,8 @@ class StepMonitor(output.SeededVerb):
     task. Strategies other than 'vestige' need them for every task."""
     real: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TASK=FILE")] = ()
     """The data of a task that is new in this step, in the same manner; once for each new task."""
+    allow_copies: bool = False
+    """Go on where new rows repeat rows of the data, exactly or nearly; the step is refused otherwise."""
     wait: float = 60.0
     """Seconds to wait for another process that is stepping."""
 
@@ -105,7 +107,7 @@ class StepMonitor(output.SeededVerb):
         monitor = Monitor.open(self.folder)
         real, new = by_task(self.real, "--real", monitor.tasks), by_task(self.new, "--new", monitor.tasks)
         with output.progress(f"step {monitor.steps + 1}", 1) as advance:
-            monitor.step(real, new, seed=self.seed, wait=self.wait)
+            monitor.step(real, new, allow_copies=self.allow_copies, seed=self.seed, wait=self.wait)
             advance(1)
         report_on(self, monitor)
 

@@ -48,6 +48,7 @@ NAMES = {
 LONG_WORK = 5.0  # seconds, from which on a plan is announced
 OUTSIDE_ROWS, OUTSIDE_FEATURES = 5, 8  # of rows out of the other side's reach that are shown
 SHIFTED_COLUMNS = 10  # that are shown, those that differ most
+COPIED_ROWS = 10  # of those that repeat rows of the data, that are named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +168,11 @@ class CompareVerb(PairVerb):
                 f"real {r.far_p:.1%}, fake {r.far_q:.1%}"
             )
         yield from map(output.Caution, dict.fromkeys(text for one in both for text in one.warnings))
+        if plain.copies is not None and plain.copies.rows:
+            first = ", ".join(map(str, plain.copies.rows[:COPIED_ROWS])) + (
+                "" if len(plain.copies) <= COPIED_ROWS else ", ..."
+            )
+            yield output.Caution(f"fake rows that repeat real ones: {first}; --json has all of them")
         if len(both) > 1:
             flattered = "Weights that were fitted on these very rows flatter the weighted figures: use fresh real rows."
             yield output.Note(flattered)

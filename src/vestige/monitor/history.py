@@ -43,7 +43,7 @@ class MonitorStep:
     when: str  # UTC, ISO 8601
     real_rows: tuple[tuple[Task, int], ...]  # of each task; words and numbers stay what they are
     model_rows: tuple[tuple[Task, int], ...]
-    copies: int  # model samples that are equal to a real one in single precision
+    copies: int  # samples that repeat rows of the data, which was allowed
 
     @property
     def number(self) -> int:

@@ -165,6 +165,7 @@ class Monitor:
         new: Mapping[Task, Given] | None = None,
         *,
         model: Mapping[Task, Given] | None = None,
+        allow_copies: bool = False,
         seed: int = 0,
         wait: float = WAIT,
     ) -> MonitorStep:
@@ -172,7 +173,8 @@ class Monitor:
 
         `new` are rows by task: samples of a model, for which `model` is another word, or data that came in. All or
         nothing: a refusal, an error or a kill leaves the folder at the step before. Another process that is stepping is
-        waited for, at most `wait` seconds; what it did is taken over first.
+        waited for, at most `wait` seconds; what it did is taken over first. Rows that repeat those of the task's data,
+        which only the step can tell that has both, are refused unless `allow_copies`.
         """
         seed = checks.whole(seed, "seed", "Monitor.step")
         wait = checks.number(wait, "wait", "Monitor.step", low=0)
@@ -181,7 +183,7 @@ class Monitor:
             self._catch_up()
             self._folder.sweep(self._parts)
             try:
-                step = self._judge(real or {}, {**(new or {}), **(model or {})}, seed)
+                step = self._judge(real or {}, {**(new or {}), **(model or {})}, seed, allow_copies)
             except BaseException:
                 self._chain = self._map = None  # they may be ahead of the folder
                 raise
@@ -190,7 +192,9 @@ class Monitor:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         return step
 
-    def _judge(self, real: Mapping[Task, Given], model: Mapping[Task, Given], seed: int) -> MonitorStep:
+    def _judge(
+        self, real: Mapping[Task, Given], model: Mapping[Task, Given], seed: int, allow_copies: bool
+    ) -> MonitorStep:
         """Samples through the coding and the feature map into the chain, its figures against the alarms, then to disk.
 
         The chain goes on in place; a map that is fitted here is another.
@@ -214,10 +218,12 @@ class Monitor:
             writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
         coded = [{task: seen.codes(x).double() for task, x in side.items()} for side in arrays]
         rows = [{t: (own | code)[t] for t in side} for side, own, code in zip(sides, tables, coded, strict=True)]
+        given = [own | array for own, array in zip(tables, arrays, strict=True)]
+        copied = samples.repeated(*given, allowed=allow_copies, seed=seed)
         report = chain.step(*rows, seed=seed)
-        copied = 0 if keeps else samples.copies(*arrays)  # of a vestige no generated sample is kept
         if copied:
-            text = f"{copied} model samples of step {report.step} equal a real one; generated samples are kept."
+            kept = "" if keeps else "; generated samples are kept"
+            text = f"{copied} samples of step {report.step} repeat rows of the data{kept}."
             warnings.warn(text, VestigeWarning, stacklevel=3)
         fired, _ = held(chosen.alarms, [*(step.report for step in self._steps), report])
         counts = [tuple((task, len(x)) for task, x in side.items()) for side in rows]

@@ -122,7 +122,7 @@ def _kept(steps: Steps, found: pd.DataFrame, vestiges: bool, keep_moments: bool)
     more = " No average over real rows is kept either." if not keep_moments else ""
     more += " Nor is a row of what was new, or a number of one." if vestiges else ""
     copied = sum(step.copies for step in steps)
-    beware = [f"{copied} generated samples equalled a real one when they were handed over."] if copied else []
+    beware = [f"{copied} samples repeated rows of the data when they were handed over."] if copied else []
     return [words + more, *beware, Table("arrays in the folder", ("what", "arrays", "numbers"), rows)]
 
 

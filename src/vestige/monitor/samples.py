@@ -1,7 +1,7 @@
 """What is handed to a monitor: arrays, tables, or files of either, as arrays for the feature map.
 
-Nothing here keeps a row. `copies` counts model samples that equal a real one in single precision: generated samples are
-kept, so a generator that hands out its training data would have it kept through the back door.
+Nothing here keeps a row. Samples of a model that repeat rows of the data (`vestiges.copies`) are refused unless that is
+meant: where generated samples are kept, the data would be kept through the back door.
 
 Tables of mixed columns become numbers in one coding for all steps, which knows generated rows alone. `vestige compare`
 encodes two tables together; a monitor must encode next month's table like the first. The coding is made at the first
@@ -46,6 +46,7 @@ from vestige.data.readers.columns import (
 from vestige.data.readers.frames import as_table, is_frame
 from vestige.data.readers.tables import read_table
 from vestige.features.rows import admit, numbers, shape_of
+from vestige.vestiges.copies import copies_of_rows
 
 # An array, a DataFrame (text and missing values allowed), or a file as `vestige compare` takes it.
 Given: TypeAlias = "ArrayLike | os.PathLike[str] | str"
@@ -119,15 +120,15 @@ def _one_scale(p: Tensor, q: Tensor, task: Task) -> None:
         checks.refuse("model", "Monitor.step", f"on the scale of the pixels of 'real' in task {task!r}", told)
 
 
-def copies(real: Mapping[Task, Tensor], model: Mapping[Task, Tensor]) -> int:
-    """How many rows of `model` are rows of `real`."""
-    seen = {row for x in real.values() for row in _hashed(x)}
-    return sum(row in seen for x in model.values() for row in _hashed(x)) if seen else 0
-
-
-def _hashed(x: Tensor) -> list[int]:
-    """One number a row, of its values in single precision: equal rows are equal wherever they stand."""
-    return [hash(row.tobytes()) for row in numbers(x, torch.float32).numpy() + 0.0]  # -0.0 becomes 0.0
+def repeated(real: Arrays, model: Arrays, *, allowed: bool, seed: int) -> int:
+    """How many rows of `model` repeat rows of `real`, task by task; refused with their places unless `allowed`."""
+    total = 0
+    for task in [task for task in real if task in model]:
+        found = copies_of_rows(real[task], model[task], seed=seed)
+        if not allowed:
+            found.refuse(f"samples of task {task!r}", "Monitor.step")
+        total += len(found)
+    return total
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,9 @@ class VestigePair:
         told = f"which may be off by up to {self.apart:.0%} of the data"
         return (f"What is out of reach is judged by reference draws, {told}.",)
 
+    def copies(self, *, most: int, seed: int) -> None:
+        """Without rows of the data nobody can tell."""
+
     def metrics(
         self, *, level: float, pair_rows: int, seed: int, on_step: Callable[[str], None]
     ) -> tuple[dict[str, Estimate], tuple[str, ...]]:

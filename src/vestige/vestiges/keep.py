@@ -19,7 +19,8 @@ from torch import Tensor
 from vestige.core import checks
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID, MAX_MOMENT_WIDTH
-from vestige.vestiges.batches import batches, is_ray_data, survey
+from vestige.vestiges.batches import batches, is_ray_data, survey, whole
+from vestige.vestiges.copies import copies_of_rows
 from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.drift_test.test import FunctionSums, moments
 from vestige.vestiges.frame import LEAST_ROWS, Frame, MapName
@@ -46,6 +47,8 @@ def keep(
     block: int = ...,
     drop: Sequence[str] = ...,
     like: Vestige | None = ...,
+    model: Any = ...,  # noqa: ANN401
+    allow_copies: bool = ...,
     seed: int = ...,
     epsilon: None = ...,
     on_step: Callable[[str], None] = ...,
@@ -78,6 +81,8 @@ def keep(
     block: int = 1,
     drop: Sequence[str] = (),
     like: Vestige | PrivateVestige | None = None,
+    model: Any = None,
+    allow_copies: bool = False,
     seed: int = 0,
     epsilon: float | None = None,
     delta: float = 1e-6,
@@ -105,6 +110,11 @@ def keep(
         Columns of a table to leave out.
     like
         A vestige whose frame these rows are to be kept in, so that both can be merged.
+    model
+        Samples of a generator of these rows, to be looked at while the rows are here: nothing of them is kept, and
+        those that repeat rows, exactly or nearly, are refused with their places (`vestiges.copies`).
+    allow_copies
+        Keep the rows even so.
     epsilon, delta
         Keep nothing but sums with the noise that makes them (epsilon, delta) differentially private: a `PrivateVestige`
         (docs/privacy.md). Rows that are kept again are a second expense: the epsilons add up. `seed` has no part in the
@@ -129,11 +139,12 @@ def keep(
     Raises
     ------
     InputError
-        Fewer than 50 rows, or rows that do not fit `like`.
+        Fewer than 50 rows, rows that do not fit `like`, or samples of the model that repeat rows.
     """
     seed = checks.whole(seed, "seed", OWNER)
     if epsilon is not None:
         plain = {"features": features == "auto", "density": density == "auto", "third": not third, "block": block == 1}
+        plain |= {"model": model is None}
         for name, as_it_is in plain.items():
             if not as_it_is:
                 checks.refuse(name, OWNER, "left as it is with an epsilon", "another")
@@ -156,6 +167,8 @@ def keep(
     told = (survey_on_ray if on_ray else survey)(rows if on_ray else data, drop=drop, most=SAMPLE, seed=seed)
     if told.n < LEAST_ROWS:
         checks.refuse("rows", OWNER, f"at least {LEAST_ROWS} rows", told.n)
+    if model is not None and not allow_copies:
+        copies_of_rows(told.sample, whole(model), drop=drop, seed=seed).refuse("model", OWNER)
     frame = Frame.of(told, features, seed=seed) if like is None else like.frame
     sample = frame.cells(told.sample, data.origin).cells
     dictionary = None if like is None else like.test.dictionary

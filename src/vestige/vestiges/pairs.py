@@ -18,6 +18,7 @@ from vestige.core import Estimate, NotEstimable, checks
 from vestige.core.checks import ArrayLike
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.support import Reach
+from vestige.vestiges.copies import Copies, copies
 from vestige.vestiges.drift_test import ColumnShift, DriftFound
 from vestige.vestiges.lines import metric_estimates
 from vestige.vestiges.no_difference import p_value
@@ -124,6 +125,10 @@ class Pair(Protocol):
         """Sentences about what was found out of reach."""
         ...
 
+    def copies(self, *, most: int, seed: int) -> Copies | None:
+        """Rows of q that repeat rows of p; None where these are gone, so that it cannot be told."""
+        ...
+
     def metrics(
         self, *, level: float, pair_rows: int, seed: int, on_step: Callable[[str], None]
     ) -> tuple[dict[str, Estimate], tuple[str, ...]]:
@@ -199,6 +204,10 @@ class RowPair:
     def doubts(self, reached: Reach) -> tuple[str, ...]:
         """None: the rows are the data."""
         return ()
+
+    def copies(self, *, most: int, seed: int) -> Copies | None:
+        """By distances between rows, and by rows that are equal."""
+        return copies(self.p, self.q, most=most, seed=seed)
 
     def metrics(
         self, *, level: float, pair_rows: int, seed: int, on_step: Callable[[str], None]

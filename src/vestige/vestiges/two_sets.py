@@ -3,7 +3,7 @@
 Divergences come from held-out, calibrated log-ratios with the error of learnt ratios ("influence"); metrics from the
 features themselves; the p-value of "no difference" from a permutation test. What the samples cannot carry stays in the
 table as the sentence that refuses it. The conclusion is one plain sentence made of these, and a further one for each
-side of which the other does not reach a part.
+side of which the other does not reach a part, and for rows of the data that the model repeats (`copies`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from vestige.ratios.cross_fit import FIT_ROWS, HeldOut, held_out
 from vestige.ratios.divergences import FAMILY, learnt
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable, verdict
 from vestige.ratios.weights import Diagnosis, diagnose
+from vestige.vestiges.copies import Copies
 from vestige.vestiges.drift_test import ColumnShift, DriftFound
 from vestige.vestiges.judged import columns_told, pair_of
 from vestige.vestiges.kept import Answers, KeptData, KeptPrivately
@@ -57,6 +58,7 @@ class Comparison:
     drift: DriftFound | None = None  # what the test of a vestige found, by family
     shifts: dict[str, ColumnShift] = field(default_factory=dict)  # and by column
     by_draws: bool = False  # whether reference draws stood for the data, so that `reach.outside_p` are some of these
+    copies: Copies | None = None  # rows of the model that repeat rows of the data; None where these are gone
 
 
 def compare(
@@ -134,9 +136,12 @@ def compare(
     warnings += told + found.warnings + _gap_warning(found, divergences["kl"]) + diagnosis.warnings
     words: dict[str, Any] = {"blind": found.blind, "untested": tested.untested, "by_draws": pair.by_draws}
     sentence = conclude(tested.p_value, divergences["js"], diagnosis, *names, **words)
-    sentence = " ".join([sentence, *columns_told(tested), *reached.sentences(*names), *pair.doubts(reached)])
+    copied = pair.copies(most=planned.pair_rows, seed=seed)
+    repeated = () if copied is None or not copied.rows else (copied.sentence(),)
+    sentence = " ".join([sentence, *columns_told(tested), *reached.sentences(*names), *pair.doubts(reached), *repeated])
     known = divergences, metrics, tested.p_value, diagnosis, found.report, sentence, warnings
-    beside = pair.notes, tested.drift, dict(tested.shifts), pair.by_draws
+    notes = pair.notes if copied is None or not copied.note else (*pair.notes, copied.note)
+    beside = notes, tested.drift, dict(tested.shifts), pair.by_draws, copied
     return Comparison(pair.n_p, pair.n_q, pair.d, *known, planned, reached, *beside)
 
 
