@@ -12,13 +12,13 @@ the last one from a fresh row.
     python -m benchmarks privacy --write             # into the package, for `vestige show`
 
 Results are kept in benchmarks/results/privacy, one file a data set, and a run goes on where the last one stopped. What
-was measured with an older `version` of a vestige is measured again. What is known with epsilon is in `epsilon`.
+was measured with an older `version` of a vestige is measured again. What is measured with an
+epsilon is in `epsilon`, and printed here as well.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import json
 import os
@@ -59,7 +59,7 @@ def version() -> int:
 
 def stored(name: str) -> dict[str, Any]:
     """Finished cells of a data set by "n/reference", and of the sweep over leaves by "leaves/rows a leaf"."""
-    file = FOLDER / f"{name}.json"
+    file = FOLDER / f"attacks-{name}.json"
     return json.loads(file.read_text()) if file.exists() else {"version": 0, "cells": {}}
 
 
@@ -68,7 +68,7 @@ def _store(name: str, cells: dict[str, Any]) -> None:
 
     lines = ",\n".join(f'"{key}":{json.dumps(cells[key], separators=(",", ":"))}' for key in sorted(cells))
     FOLDER.mkdir(parents=True, exist_ok=True)
-    write_bytes(FOLDER / f"{name}.json", f'{{"version":{version()},"cells":{{\n{lines}\n}}}}\n'.encode())
+    write_bytes(FOLDER / f"attacks-{name}.json", f'{{"version":{version()},"cells":{{\n{lines}\n}}}}\n'.encode())
 
 
 def _current(name: str) -> dict[str, Any]:
@@ -256,27 +256,20 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--references", type=int, help="how often members are drawn anew")
     parser.add_argument("--write", action="store_true", help="write the figures into the package")
     parser.add_argument("--markdown", action="store_true", help="print tables in Markdown")
-    arguments, further = parser.parse_known_args(given)
+    arguments = parser.parse_args(given)
     os.environ.update(ONE_THREAD)  # for what is imported from here on
-    epsilon = importlib.util.find_spec("benchmarks.privacy.epsilon") is not None
-    if further and not epsilon:
-        parser.error(f"unrecognized arguments: {' '.join(further)}")
     if arguments.run:
         run(arguments.only or list(POPULATIONS), arguments.sizes, arguments.references)
     if arguments.leaves:
         run_leaves([name for name in arguments.only or LEAF_TABLES if name in LEAF_TABLES])
     if arguments.write:
         Path(WRITTEN).write_text(document())
-    if not (arguments.run or arguments.leaves or arguments.write):
-        _print(arguments.markdown)
-    if epsilon:  # what is asked of it with options of its own, or its stored tables
-        return importlib.import_module("benchmarks.privacy.epsilon").main([*further, *_passed(arguments)])
-    return 0
+    if arguments.run or arguments.leaves or arguments.write:
+        return 0
+    from benchmarks.privacy import epsilon
 
-
-def _passed(arguments: argparse.Namespace) -> list[str]:
-    """The options that the part with epsilon has, too."""
-    return [f"--{name}" for name in ("run", "markdown") if getattr(arguments, name)]
+    _print(arguments.markdown)
+    return epsilon.main(["--markdown"] if arguments.markdown else [])
 
 
 if __name__ == "__main__":
