@@ -34,7 +34,6 @@ from vestige.continual.record import Record
 from vestige.continual.versions import named
 from vestige.metrics import matrix
 from vestige.runner import Claim, Finding, Line, NotJudged, OnHeldOutRows, Rule, Trained, grouped, line, those
-from vestige_papers.rwalk.runs import for_validation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -217,7 +216,7 @@ class BeyondScenarios(OnHeldOutRows, Trained[ScenarioSetting]):
         """The row's method on Split MNIST in the scenario."""
         loaded = data.load(config.data)
         if config.validate:
-            loaded = for_validation(loaded, config.validate)
+            loaded = loaded.validation(config.validate)
         stream = data.split(loaded, 2, scenario=config.scenario, per_class=config.per_class, seed=seed)
         own = options_of(config)
         reset = {} if config.row == "Joint" else {"reset_optimizer": False}
