@@ -88,14 +88,18 @@ def test_the_csv_log_of_avalanche_and_a_file_a_seed(tmp_path):
 
 
 def named(task, experience):
-    return f"Top1_Acc_Exp/eval_phase/test_stream/Task{task:03d}/Exp{experience:03d}"
+    """A data set without task labels has no task in the name."""
+    told = "" if task is None else f"/Task{task:03d}"
+    return f"Top1_Acc_Exp/eval_phase/test_stream{told}/Exp{experience:03d}"
 
 
-@pytest.mark.parametrize("by_task", [False, True])
+@pytest.mark.parametrize("by_task", [None, False, True])
 def test_the_metrics_of_avalanche(tmp_path, by_task):
     def metrics(row):
         other = {"Loss_Exp/eval_phase/test_stream/Task000/Exp000": 3.0, "Top1_Acc_Stream/eval_phase/test_stream": 0.4}
-        return {named(j if by_task else 0, j): value for j, value in enumerate(row)} | other
+        return {
+            named(None if by_task is None else j if by_task else 0, j): value for j, value in enumerate(row)
+        } | other
 
     evaluations = [metrics(row) for row in ([0.5, 0.5], *R[3])]
     files = {"each": evaluations, "without": evaluations[1:]}
