@@ -30,7 +30,7 @@ $(CLUSTER): $(STAMP)
 	@touch $(CLUSTER)
 
 $(FRAMEWORKS): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[frameworks]' || echo "Lightning and transformers could not be installed."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[frameworks]' || echo "The frameworks could not be installed."
 	@touch $(FRAMEWORKS)
 
 demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html
@@ -47,7 +47,7 @@ test-all: $(CLUSTER)  ## every test
 test-cluster: $(CLUSTER)  ## units on a Ray cluster of two machines, one of them lost in the middle
 	$(ONE_THREAD) $(BIN)/python -m pytest -m cluster tests/runner tests/vestiges
 
-test-frameworks: $(FRAMEWORKS)  ## the callbacks for Lightning and transformers, beside the real ones
+test-frameworks: $(FRAMEWORKS)  ## the callbacks and metrics for other frameworks, beside the real ones
 	$(ONE_THREAD) $(BIN)/python -m pytest -m frameworks tests/plugins
 
 lint: $(STAMP)  ## formatting, lint, types, dead code

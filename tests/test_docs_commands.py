@@ -16,9 +16,10 @@ ALONE = {"--help", "-h", "--version", "-V"}
 
 def commands(text: str) -> list[str]:
     """Lines of shell blocks, and code within sentences and tables, that begin with `vestige` and a verb."""
-    blocks = re.findall(r"^```(?:console|sh|bash)?\n(.*?)^```", text, flags=re.S | re.M)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", text, flags=re.S | re.M)  # in pairs, whatever they hold
+    blocks = [block for language, block in fenced if language in ("", "console", "sh", "bash", "yaml")]
     rest = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
-    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    lines = [re.sub(r"^(\$ |(- )?run: )", "", line.strip()) for block in blocks for line in block.splitlines()]
     lines += re.findall(r"`([^`]+)`", rest)
     lines = [line.removeprefix(".venv/bin/") for line in lines]
     return [" ".join(line.split()) for line in lines if re.match(r"vestige (?!VERB)\S", line)]
@@ -66,7 +67,7 @@ WHOLE = [command for command in COMMANDS if not in_passing(command)]
 
 
 def test_every_verb_is_shown_somewhere():
-    assert {shlex.split(command)[1] for command in COMMANDS} >= set(cli.VERBS)
+    assert {shlex.split(command, comments=True)[1] for command in COMMANDS} >= set(cli.VERBS)
 
 
 @pytest.mark.parametrize("command", WHOLE)
@@ -90,5 +91,6 @@ def test_a_wrong_command_is_caught(wrong, capsys):
 def test_blocks_sentences_and_prompts_are_read():
     text = (
         "see `vestige list`.\n\n```console\n$ vestige audit x.json   # a Record\n```\n\n```python\nvestige = 1\n```\n"
+        "\n```yaml\njobs:\n  - run: vestige data\n```\n"
     )
-    assert commands(text) == ["vestige audit x.json # a Record", "vestige list"]
+    assert commands(text) == ["vestige audit x.json # a Record", "vestige data", "vestige list"]

@@ -11,6 +11,7 @@ import vestige
 
 PUBLIC = {
     "Chain",
+    "FidStatistics",
     "Monitor",
     "PrivateVestige",
     "Record",

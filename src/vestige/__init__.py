@@ -47,6 +47,7 @@ MODULES = {
 }
 NAMES = {
     "Chain": "vestige.chains",
+    "FidStatistics": "vestige.vestiges",
     "Monitor": "vestige.monitor",
     "PrivateVestige": "vestige.vestiges",
     "Record": "vestige.continual.record",

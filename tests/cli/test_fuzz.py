@@ -60,6 +60,8 @@ MONITOR = ("m/monitor.json", "m/*", "m/**/*.json", "m/**/*.safetensors", "m/**/*
 CASES = (
     *(Case(f"compare {{i}}/p.{kind} {{i}}/q.{kind} {PAIR}", (f"q.{kind}", f"p.{kind}")) for kind in KINDS),
     Case(f"compare {{i}}/images/p {{i}}/images/q {PAIR} --json", ("images/q/*.png", "images/p/*.png")),
+    Case(f"compare {{i}}/stats.npz {{i}}/q.npy {PAIR}", ("stats.npz", "stats.npz", "q.npy")),
+    Case("keep {i}/p.npz -o {o}/p.vestige --fid-stats {o}/stats.npz", ("p.npz",)),
     Case(f"compare {{i}}/p.npy {{i}}/q.npy {PAIR} --weights {{i}}/w.npy", ("w.npy",)),
     Case(f"compare {{i}}/p.npy {{i}}/q.npy {PAIR} --weights {{i}}/w.csv", ("w.csv",)),
     *(Case(f"weigh {{i}}/p.{kind} {{i}}/q.{kind} -o {{o}}/w.csv {PAIR} --anyway", (f"q.{kind}",)) for kind in KINDS),
@@ -89,6 +91,7 @@ CASES = (
     Case("monitor show {o}/m", MONITOR, ("m",)),
     Case("monitor show {o}/m --json", MONITOR, ("m",)),
     Case("monitor report {o}/m -o {o}/m.html", MONITOR, ("m",)),
+    Case("monitor export {o}/m --openmetrics {o}/m.prom", MONITOR, ("m",)),
     Case("monitor step {o}/m --model a={i}/q.npy", MONITOR, ("m",)),
     Case("monitor step {o}/m --model a={i}/q.csv --real b={i}/p.csv --model b={i}/q.csv", ("q.csv", "p.csv"), ("m",)),
     Case("monitor step {o}/m --model a={i}/q.npz --allow-copies", ("q.npz",), ("m",)),
@@ -614,6 +617,7 @@ def build(folder: Path) -> None:
         (folder / "images" / name).mkdir(parents=True)
         for i in range(12):
             Image.fromarray(g.integers(0, 255, (4, 4), dtype=np.uint8)).save(folder / "images" / name / f"{i}.png")
+    np.savez(folder / "stats.npz", mu=np.zeros(2), sigma=np.eye(2), n=np.int64(500))
     np.save(folder / "w.npy", g.random(120) + 0.5)
     np.savetxt(folder / "w.csv", g.random(120) + 0.5, header="weight", comments="")
     R = np.tril(g.random((4, 4)))

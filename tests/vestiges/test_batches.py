@@ -13,11 +13,11 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from vestige.core.errors import InputError
 from vestige.vestiges import batches as module
-from vestige.vestiges.batches import Reservoir, batches, sample_of, survey
+from vestige.vestiges.batches import Reservoir, batches, held, sample_of, survey
 from vestige.vestiges.schema import Schema
 
 X = np.random.default_rng(0).normal(size=(1000, 3))
@@ -152,11 +152,11 @@ def test_files_of_one_kind_are_one_source(tmp_path):
         batches([*paths, tmp_path / "a.npy"])
 
 
-def test_an_iterator_is_read_once_and_says_so():
+def test_the_rows_of_an_iterator_are_held():
     found = batches(iter([X[:10], X[10:]]), 500)
-    assert np.array_equal(torch.cat(list(found)).numpy(), X)
-    with pytest.raises(InputError, match=r"readable twice.* Got an iterator that is used up"):
-        list(found)
+    for _ in range(2):
+        assert np.array_equal(torch.cat(list(found)).numpy(), X)
+    assert found.warnings == ()
     table = pa.Table.from_pandas(mixed())
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(100))
     assert sum(map(len, batches(reader))) == 1000
@@ -187,7 +187,16 @@ def test_a_ray_data_set_is_read_in_arrow_batches():
         (np.empty((0, 3)), "must be at least one"),
         ([X, X[:, :2]], "batches of one kind and shape"),
         ([X, mixed()], "batches of one kind and shape"),
-        (iter([]), "at least one batch"),
+        (iter([]), "The 'rows' of batches must be at least one row. Got an iterator without any"),
+        (iter([X, X[:, :2]]), "batches of one kind and shape"),
+        ([], "samples with at least one feature|at least one"),
+        (lambda n: X[:5], "as many rows as it is asked for, 10000. Got 5"),
+        (lambda a, b: X, "a function of the number of rows alone. Got one that asks for a, b"),
+        (
+            torch.nn.Linear(2, 2),
+            "a function f.n. that returns n rows, or an object with a method 'sample'. Got a network",
+        ),
+        ([{"a": X, "b": X}], "one array of samples, or with one named 'x'. Got a, b"),
         (3.0, "a single number"),
         (np.array([[1.0, np.nan]]), "must be finite"),
         (["nowhere.parquet"], "no such file"),
@@ -331,3 +340,91 @@ def test_20_gigabytes_are_kept_within_2():
     found, peak = run_large(2e9, "keep:312")
     assert found["n"] == 312 * 100
     assert peak < 2e9
+
+
+class Sampler:
+    """Draws rows, as generators do."""
+
+    def sample(self, n, *, seed=0):
+        return np.random.default_rng(seed).normal(size=(n, 3))
+
+
+def test_what_draws_is_asked_once_with_a_seed_where_it_takes_one():
+    want = Sampler().sample(40, seed=7)
+    for source in (Sampler(), Sampler().sample, lambda n, seed: Sampler().sample(n, seed=seed)):
+        found = batches(source, n=40, seed=7)
+        assert found.notes == ("40 rows were drawn of a function with seed 7",)
+        for _ in range(2):
+            assert np.array_equal(torch.cat(list(found)), want)
+    assert batches(lambda n: X[:n], n=9).notes == ("9 rows were drawn of a function that takes no seed",)
+    assert len(held(lambda n: np.zeros((n, 1))).rows) == module.DRAWN
+    assert len(held(lambda n: iter([X, X, X]), n=2500).rows) == 2500
+    assert len(held(lambda n: X, n=20).rows) == 20  # more than it was asked for
+
+
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        (lambda x: (x, x[:, 0]), "of batches of 2 parts the first, the samples, was taken"),
+        (lambda x: {"x": x, "y": x[:, 0]}, "of batches of 2 parts 'x', the samples, was taken"),
+        (
+            lambda x: {"pixel_values": x, "label": x[:, 0]},
+            "of batches of 2 parts 'pixel_values', the samples, was taken",
+        ),
+    ],
+)
+def test_of_pairs_and_mappings_the_samples_are_taken_and_it_is_said(batch, told):
+    x = torch.from_numpy(X)
+    for source in (iter([batch(x[:600]), batch(x[600:])]), lambda: iter([batch(x[:600]), batch(x[600:])])):
+        found = held(source)
+        assert found.notes == (told,)
+        assert torch.equal(found.rows, x)
+        assert found.like.name == "torch"
+
+
+def test_a_mapping_of_columns_is_a_table():
+    frame = mixed()
+    found = held(iter([{name: frame[name].to_numpy() for name in frame}]))
+    assert found.rows.column_names == list(frame)
+
+
+def endless():
+    while True:
+        yield X
+
+
+class EndlessStream(IterableDataset):
+    def __iter__(self):
+        return (torch.from_numpy(row) for row in X.repeat(500, 0))
+
+
+def test_what_has_no_end_is_read_so_far(monkeypatch):
+    found = batches(endless(), n=1500)
+    assert np.array_equal(torch.cat(list(found))[1000:], X[:500])
+    assert found.notes == ("The first 1500 rows of an iterator were read.",)
+    assert found.warnings == ()
+    monkeypatch.setattr(module, "ENDLESS", 2500)
+    found = held(endless())
+    assert len(found.rows) == 3000
+    assert found.warnings[0].startswith("The first 3000 rows of an iterator were read, and it has more")
+    loader = DataLoader(EndlessStream(), batch_size=100)
+    found = held(loader)
+    assert len(found.rows) == 2500
+    assert found.notes == ("at most 2500 rows were read of what has no length",)
+    assert len(held(loader, n=300).rows) == 300
+
+
+def test_what_does_not_fit_in_memory_is_sampled_and_it_is_said(monkeypatch):
+    monkeypatch.setattr(module, "memory_limit", lambda: 2 * 24 * 100)
+    loader = DataLoader(TensorDataset(torch.from_numpy(X)), batch_size=50)
+    found = held(loader, seed=3)
+    assert torch.equal(found.rows, sample_of(X, 100, seed=3))
+    assert found.warnings[0].startswith("A random sample of 100 of 1000 rows was taken")
+    assert held(X).warnings == ()  # it is in memory already
+    assert len(held(endless()).rows) < 3000
+
+
+def test_rows_of_one_axis_and_torch_datasets():
+    assert torch.equal(held(list(X)).rows, torch.from_numpy(X))
+    data = TensorDataset(torch.from_numpy(X), torch.zeros(1000))
+    assert torch.equal(held(data).rows, torch.from_numpy(X))

@@ -26,7 +26,7 @@ ENDING = ".vestige"
 # Options that decide how rows are read, which rows that are added follow those that are there in.
 OF_THE_FIRST = ("features", "third_moments", "block", "drop", "like", "model")
 WITH_EPSILON = ("delta", "bounds", "public", "unit", "max_rows")
-WITHOUT_EPSILON = ("features", "third_moments", "block", "append", "model")
+WITHOUT_EPSILON = ("features", "third_moments", "block", "append", "model", "fid_stats")
 ERRORS = {
     "js": "Jensen-Shannon",
     "hellinger2": "Hellinger, squared",
@@ -61,6 +61,8 @@ class KeepVerb(output.SeededVerb):
     """Keep the rows even if the samples of --model repeat some."""
     append: bool = False
     """Add the rows, at least 50, to the vestige that is there."""
+    fid_stats: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Write mean and covariance of the features too, as an .npz that pytorch-fid and clean-fid read."""
     force: bool = False
     """Overwrite the output."""
     epsilon: float | None = None
@@ -104,6 +106,8 @@ class KeepVerb(output.SeededVerb):
             else:
                 kept = append(there, self.rows, seed=self.seed)
         written = kept.save(self.output)
+        if self.fid_stats is not None:
+            kept.to_fid_stats(self.fid_stats)
         added = "" if there is None else f"{kept.n - there.n} rows were added. "
         told = f"{added}{kept!r}: {size(written)} in {written}"
         self.answer({"written": str(written), **summary(kept, written)}, told)
@@ -132,6 +136,8 @@ class KeepVerb(output.SeededVerb):
             if getattr(self, name) != getattr(KeepVerb, name):
                 option, must = name.replace("_", "-"), "left out with --epsilon" if private else "given with --epsilon"
                 raise InputError(f"--{option} must be {must}. Got it {'with' if private else 'without'} instead.")
+        if self.fid_stats is not None:
+            check_output(self.fid_stats, self.force or self.append, ".npz")
         if not self.append:
             return
         for name in OF_THE_FIRST:
@@ -230,10 +236,10 @@ class MergeVerb(output.Verb):
         self.answer({"written": str(written), **found}, f"{told}{size(written)} in {written}")
 
 
-def check_output(path: Path, overwrite: bool) -> None:
-    """A name that ends in .vestige, of no folder, and new unless it may be overwritten."""
-    if path.suffix != ENDING:
-        raise InputError(f"The output must end in {ENDING}. Got '{path}' instead.")
+def check_output(path: Path, overwrite: bool, ending: str = ENDING) -> None:
+    """A name with its ending, of no folder, and new unless it may be overwritten."""
+    if path.suffix != ending:
+        raise InputError(f"The output must end in {ending}. Got '{path}' instead.")
     if path.is_dir() or (path.exists() and not overwrite):
         raise InputError(f"The output must be a new file, or --force given. Got '{path}', which exists, instead.")
 

@@ -1,4 +1,4 @@
-"""`vestige monitor start|step|show|report DIR`: new data or samples judged step after step, by data that is gone.
+"""`vestige monitor start|step|show|report|export DIR`: new data or samples judged step by step, by data that is gone.
 
 `step` and `show` end with exit code 3 where an alarm fires at the last step, and otherwise with 4 where one cannot be
 told because the number that it watches was refused, so that scripts can act on it; the step itself is finished then.
@@ -153,12 +153,29 @@ class ReportMonitor(output.Verb):
 
 
 @dataclass(frozen=True)
+class ExportMonitor(output.Verb):
+    """Write the last step for other tools: every number with its interval, p-values, alarms, and what was refused."""
+
+    folder: Annotated[Positional[Path], arg(metavar="DIR")]
+    """The monitor."""
+    openmetrics: Annotated[Path, arg(metavar="FILE")]
+    """Where it goes, as OpenMetrics text: for Prometheus' textfile collector a name that ends in .prom."""
+
+    def run(self) -> None:
+        """Read and write."""
+        from vestige.monitor import Monitor
+
+        written = Monitor.open(self.folder).export(self.openmetrics)
+        self.answer({"written": written}, f"Written to {written}.")
+
+
+@dataclass(frozen=True)
 class MonitorVerb:
     """Judge new data or a generator step after step, by data that is gone; with alarms.
 
-    'start' makes a folder, 'step' judges what is new, 'show' and 'report' tell. No row of data is kept. 'step'
-    and 'show' end with exit code 3 where an alarm fires at the last step, else with 4 where a number that an alarm
-    watches was refused, else with 0.
+    'start' makes a folder, 'step' judges what is new, 'show', 'report' and 'export' tell. No row of data is kept.
+    'step' and 'show' end with exit code 3 where an alarm fires at the last step, else with 4 where a number that an
+    alarm watches was refused, else with 0.
     """
 
     action: OmitArgPrefixes[
@@ -166,6 +183,7 @@ class MonitorVerb:
         | Annotated[StepMonitor, subcommand("step", prefix_name=False)]
         | Annotated[ShowMonitor, subcommand("show", prefix_name=False)]
         | Annotated[ReportMonitor, subcommand("report", prefix_name=False)]
+        | Annotated[ExportMonitor, subcommand("export", prefix_name=False)]
     ]
 
     def run(self) -> None:

@@ -23,9 +23,9 @@ from vestige.core import InputError, NotEstimable, rendered
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vestige.data.readers import ColumnReport
     from vestige.ratios.support import Reach
     from vestige.vestiges import Comparison, Plan, PrivateVestige, Vestige, Weighing
+    from vestige.vestiges.given import GivenRows
 
 NAMES = {
     "kl": "KL(real || fake)",
@@ -56,7 +56,8 @@ class PairVerb(output.SeededVerb):
     """A verb about rows of the data and rows of a model."""
 
     real: Positional[str]
-    """The data: .npy, .npz, .safetensors, .csv, .parquet, FILE:key, a folder of images, or the .vestige of any."""
+    """The data: .npy, .npz, .safetensors, .csv, .parquet, FILE:key, a folder of images, or the .vestige of any; for
+    'compare' also an .npz of 'mu' and 'sigma', as pytorch-fid and clean-fid write it, which answers FID alone."""
     fake: Positional[str]
     """The model's rows, in the same manner."""
     estimator: str = "auto"
@@ -73,18 +74,17 @@ class PairVerb(output.SeededVerb):
         found = {name: getattr(self, name) for name in ("estimator", "rows", "seed", *names)}
         return found | {"memory": None if self.memory is None else self.memory * 1e9, "on_plan": announce}
 
-    def read(self) -> tuple[Tensor | Vestige | PrivateVestige, Tensor | str, ColumnReport | None]:
-        """The data, the model's rows, and how columns became features; a vestige reads new rows by itself."""
+    def read(self) -> tuple[GivenRows | Vestige | PrivateVestige, GivenRows | str]:
+        """The data and the model's rows; a vestige reads new rows by itself."""
         if not is_vestige(self.real):
-            from vestige.data.readers import read_pair
+            from vestige.vestiges.given import sides
 
-            return read_pair(self.real, self.fake, drop=self.drop)
+            return sides(self.real, self.fake, drop=self.drop)
         from vestige.vestiges import load
 
         if self.drop:
             raise InputError("Columns are left out when the data is kept, so --drop is for rows alone.")
-        kept = load(self.real)
-        return kept, self.fake, None if kept.schema is None else kept.schema.report()
+        return load(self.real), self.fake
 
 
 def announce(plan: Plan) -> None:
@@ -109,28 +109,46 @@ class CompareVerb(PairVerb):
     def run(self) -> None:
         """Read, compare, print."""
         from vestige.vestiges import STEPS, compare
+        from vestige.vestiges.fid_statistics import is_fid_statistics
 
-        p, q, columns = self.read()
-        weights = None if self.weights is None else read_weights(self.weights, None if isinstance(q, str) else len(q))
+        if is_fid_statistics(self.real):
+            self._by_fid()
+            return
+        p, q = self.read()
+        weights = None if self.weights is None else read_weights(self.weights, None if isinstance(q, str) else len(q.x))
         options = self.options("level", "pair_rows")
-        by_itself = self.scale == "auto" and is_table(columns) and not is_vestige(self.real)
-        options["standardise"] = self.scale == "standard" or by_itself
+        options["standardise"] = None if self.scale == "auto" else self.scale == "standard"
         real, fake = shown(self.real), shown(self.fake)
         sides = {fake: None} | ({} if weights is None else {f"{fake}, weighted,": weights})
         with output.progress("comparing", len(STEPS) * len(sides)) as advance:
             options["on_step"] = lambda part: advance(1, f"comparing: {part}")
             both = [compare(p, q, q_weights=w, names=(real, name), **options) for name, w in sides.items()]
-        told = {"columns": columns, **vars(both[0])}
-        away = outside(both[0], p, q, columns)
-        parts = *self._shown(columns, both), *away, *(one.conclusion for one in both)
+        told = vars(both[0])
+        away = outside(both[0], p, q)
+        parts = *self._shown(both), *away, *(one.conclusion for one in both)
         self.answer(told | ({} if weights is None else {"weighted": both[1]}), *parts)
 
-    def _shown(self, columns: ColumnReport | None, both: list[Comparison]) -> Iterator[output.Table | str]:
+    def _by_fid(self) -> None:
+        """Of a file of 'mu' and 'sigma': FID, and one sentence about the rest."""
+        from vestige.vestiges import compare
+
+        if self.weights is not None or self.drop:
+            raise InputError("A file of 'mu' and 'sigma' answers FID of whole rows: --weights and --drop need rows.")
+        names = shown(self.real), shown(self.fake)
+        found = compare(self.real, self.fake, level=self.level, seed=self.seed, names=names)
+        rows = [(NAMES.get(name, name), one) for name, one in found.metrics.items() if one.known]
+        title = f"mean and covariance of {found.d} features, {found.n_q} fake rows"
+        table = output.Table(title, ("", f"value and {self.level:.0%} interval"), rows)
+        beside = *map(output.Note, found.notes), *map(output.Caution, found.warnings)
+        self.answer(vars(found), table, *beside, found.conclusion)
+
+    def _shown(self, both: list[Comparison]) -> Iterator[output.Table | str]:
         plain = both[0]
-        if columns is not None and is_table(columns):
+        columns = plain.columns
+        if columns is not None and columns.of_table:
             kinds = [(c.name, c.kind, c.treatment, len(c.features), "; ".join(c.notes)) for c in columns.columns]
             yield output.Table("columns", ("name", "kind", "treatment", "features", "notes"), kinds)
-        yield from map(output.Note, (*(() if columns is None else columns.notes), *plain.notes))
+        yield from map(output.Note, plain.notes)
         heads = [f"value and {self.level:.0%} interval", "weighted"][: len(both)]
         private = plain.diagnosis is None
         of_vestige = f"a vestige of {'about ' if private else ''}" if plain.by_draws or private else ""
@@ -194,10 +212,10 @@ Outside: TypeAlias = "tuple[list[str], list[list[Any]]]"  # names of features, a
 
 
 def outside_rows(
-    reached: Reach, p: Tensor | Vestige | PrivateVestige, q: Tensor | str, columns: ColumnReport | None
+    reached: Reach, p: GivenRows | Vestige | PrivateVestige, q: GivenRows | str
 ) -> tuple[Outside, Outside]:
     """Of either side, the first rows that are out of the other's reach; of a vestige reference draws."""
-    from torch import Tensor
+    from vestige.vestiges.given import GivenRows
 
     first_p, first_q = (rows[:OUTSIDE_ROWS] for rows in (reached.outside_p, reached.outside_q))
     if isinstance(q, str):
@@ -206,10 +224,9 @@ def outside_rows(
         assert isinstance(p, Vestige)
         new = readable(p, p.cells(q).cells[first_q]) if len(first_q) else ([], [])
         return readable(p, p.draws[0][first_p], drawn=True), new
-    assert isinstance(p, Tensor)
-    assert columns is not None
-    names = [name for column in columns.columns for name in column.features]
-    return (names, p[first_p].tolist()), (names, q[first_q].tolist())
+    assert isinstance(p, GivenRows)
+    names = list(p.columns.features)
+    return (names, p.x[first_p].tolist()), (names, q.x[first_q].tolist())
 
 
 def readable(kept: Vestige, cells: Tensor, *, drawn: bool = False) -> Outside:
@@ -222,13 +239,11 @@ def readable(kept: Vestige, cells: Tensor, *, drawn: bool = False) -> Outside:
     return names, cells.tolist()
 
 
-def outside(
-    found: Comparison, p: Tensor | Vestige | PrivateVestige, q: Tensor | str, columns: ColumnReport | None
-) -> Iterator[output.Table]:
+def outside(found: Comparison, p: GivenRows | Vestige | PrivateVestige, q: GivenRows | str) -> Iterator[output.Table]:
     """The first rows of either side that are out of the other's reach, where that is known."""
     if found.reach is None:
         return
-    of_p, of_q = outside_rows(found.reach, p, q, columns)
+    of_p, of_q = outside_rows(found.reach, p, q)
     real = "reference draws" if found.by_draws else "real rows"
     for places, (names, rows), side, other in (
         (found.reach.outside_p, of_p, real, "fake"),
@@ -259,13 +274,6 @@ def read_weights(where: str, n: int | None) -> Tensor:
 def is_vestige(where: str) -> bool:
     """Whether this is the name of a vestige, which stands for data that is gone."""
     return where.endswith(".vestige")
-
-
-def is_table(columns: ColumnReport | None) -> bool:
-    """Whether the report is of tables, whose columns have names and units of their own."""
-    return columns is not None and any(
-        column.kind not in ("number", "pixel") or column.features == (column.name,) for column in columns.columns
-    )
 
 
 def shown(where: str) -> str:
@@ -303,9 +311,12 @@ class WeighVerb(PairVerb):
         """Read, fit, diagnose, write."""
         from vestige.ratios.support import OUT_OF_REACH
         from vestige.vestiges import weigh
+        from vestige.vestiges.fid_statistics import ALONE, is_fid_statistics
 
         self._check()
-        p, q, columns = self.read()
+        if is_fid_statistics(self.real):
+            raise NotEstimable(ALONE)
+        p, q = self.read()
         with output.progress("fitting the ratio"):
             found = weigh(p, q, min_ess=self.temper, **self.options("bootstrap"))
         off = [f"The ratio is off: {found.blind}."] if found.blind else []
@@ -314,7 +325,7 @@ class WeighVerb(PairVerb):
             what = "are unreliable" if found.final.verdict != OUT_OF_REACH else OUT_OF_REACH
             raise NotEstimable(f"The weights {what} and were not written (--anyway writes them). {why}")
         written = write(self.output, found)
-        told = {"written": written, **found.to_json(), "columns": columns}
+        told = {"written": written, **found.to_json()}
         cautions = map(output.Caution, (*found.warnings, *found.final.warnings, *off))
         where = f"{found.final.verdict}: written to {', '.join(map(str, written))}"
         self.answer(told, *map(output.Note, found.notes), *self._shown(found), *cautions, where)
@@ -337,8 +348,10 @@ class WeighVerb(PairVerb):
         rows = [(label, *(describe(getattr(one, name)) for one in both)) for label, name in FIGURES.items()]
         shown: list[output.Table | str] = [output.Table(title, ("", "raw", "as written"), rows)]
         if found.interval is not None:
-            width = (found.interval[:, 1] - found.interval[:, 0]).median()
-            shown.append(f"Intervals (95 %) from {self.bootstrap} fits; their median width is {float(width):.3g}.")
+            import numpy as np
+
+            width = np.median(found.interval[:, 1] - found.interval[:, 0])
+            shown.append(f"Intervals (95 %) from {self.bootstrap} fits; their median width is {width:.3g}.")
         if found.alpha < 1:
             shown.append(f"Tempered with exponent {found.alpha:.3g}.")
         return shown
@@ -374,9 +387,9 @@ def write(path: Path, found: Weighing) -> list[Path]:
 
     from vestige import store
 
-    columns = {"weight": found.weights.numpy()}
+    columns = {"weight": found.weights}
     if found.interval is not None:
-        columns["low"], columns["high"] = found.interval.numpy().T
+        columns["low"], columns["high"] = found.interval.T
     written = places(path, found.interval is not None)
     # The intervals first: whoever finds the weights finds all of it.
     for place in reversed(written):

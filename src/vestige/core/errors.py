@@ -4,7 +4,7 @@
     ├── InputError (also ValueError)        what was handed over cannot be used
     │   └── UnknownName (also LookupError)  no such method, data set, stream ...; names the nearest
     ├── NotEstimable (also ValueError)      the samples cannot carry the number that was asked for
-    ├── NotFitted                           asked before `fit`
+    ├── NotFitted (also ValueError and AttributeError, as scikit-learn's)   asked before `fit`
     ├── DataGone                            a past task's data was touched after it was withdrawn
     ├── DataUnavailable                     a data set is nowhere to be found, with the ways to get it
     ├── StoreError                          a stored file is torn, tampered with, or too new
@@ -31,7 +31,7 @@ class NotEstimable(VestigeError, ValueError):
     """The samples at hand cannot carry the number that was asked for."""
 
 
-class NotFitted(VestigeError):
+class NotFitted(VestigeError, ValueError, AttributeError):
     """A fitted quantity was asked for before `fit`."""
 
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from vestige import store
-from vestige.core import NotFitted, __version__, checks, rng
+from vestige.core import NotFitted, __version__, checks, params, rng
 from vestige.core.checks import ArrayLike, Kind, declared, learnt
 from vestige.features.rows import Argument, Groups, Rows, admit, gather, numbers, shape_of
 from vestige.nets.training import evaluating
@@ -66,8 +67,21 @@ class FeatureMap(Stored, ABC):
     tasks_: int = learnt(0)  # how many tasks it has seen
     report_: dict[str, Any] = learnt(factory=dict)
 
+    get_params, set_params = params.get_params, params.set_params
+
     def __post_init__(self) -> None:
         declared(self)
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's
+        return params.tags(transformer=True)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.shape_ is not None
+
+    @property
+    def n_features_in_(self) -> int:
+        """Numbers of a sample, under scikit-learn's name for it."""
+        return math.prod(self._fitted(f"{type(self).__name__}.n_features_in_"))
 
     def fit(self, x: Groups, y: Groups | None = None, *, seed: int = 0) -> Self:
         """Learn from `x`, one array or one a task; `y` are labels, for maps that use them. Returns self."""
@@ -115,6 +129,10 @@ class FeatureMap(Stored, ABC):
         return Kind.of(x).give(self.codes(rows, batch_size=batch_size))
 
     __call__ = transform
+
+    def fit_transform(self, x: ArrayLike, y: ArrayLike | None = None, *, seed: int = 0) -> Any:  # noqa: ANN401
+        """The features of `x`, from which the map learns first."""
+        return self.fit(x, y, seed=seed).transform(x)
 
     def transform_each(self, kept: Mapping[Any, ArrayLike]) -> dict[Hashable, Float[Tensor, "_ f"]]:
         """Raw samples that were kept, task by task, encoded by this map as it is now (see above)."""

@@ -202,11 +202,15 @@ class Generator(Stored, ABC):
         self.__dict__.update(trained.__dict__)
         return self
 
-    def sample(self, n: int, task: int, *, seed: int = 0) -> Float[Tensor, "n *shape"]:
-        """`n` samples of condition `task`; the same seed gives the same samples."""
+    def sample(self, n: int, task: int | None = None, *, seed: int = 0) -> Float[Tensor, "n *shape"]:
+        """`n` samples of condition `task`, or of all that were learnt in turn; the same seed gives the same samples."""
         owner = f"{type(self).__name__}.sample"
         n = checks.whole(n, "n", owner, low=1)
-        return self.sample_each(torch.full((n,), self._known(task, owner)), seed=seed)
+        if task is not None:
+            return self.sample_each(torch.full((n,), self._known(task, owner)), seed=seed)
+        if not self.known_:
+            raise NotFitted(f"{owner} was called before fit.")
+        return self.sample_each(torch.tensor(self.known_).repeat(-(-n // len(self.known_)))[:n], seed=seed)
 
     def sample_each(self, tasks: ArrayLike, *, seed: int = 0) -> Float[Tensor, "n *shape"]:
         """One sample for each entry of `tasks`."""

@@ -60,10 +60,6 @@ def _terms(p: Side, q: Side) -> tuple[float, float]:
     return float((mean_p - mean_q).square().sum()), float(apart)
 
 
-def _distance(p: Side, q: Side) -> float:
-    return sum(_terms(p, q))
-
-
 @dataclass(frozen=True)
 class Slope:
     """The change of the distance with one side's rows x: gap'a + |a|^2 - |pull a|^2, where a = x - mean."""
@@ -87,6 +83,12 @@ class Slope:
             return float(weighted_mean(squares, w)) / stand_for
         spread = w.square() @ squares
         return float(spread) * len(rows) / (len(slope) - 1)
+
+    def variance_of_normal(self, covariance: Float[Tensor, "d d"], n: int) -> float:
+        """The same for n normal rows of covariance S: gap' S gap + 2 tr (M S M S) over n, with M = 1 - pull' pull."""
+        m = torch.eye(len(covariance), dtype=covariance.dtype) - self.pull.mT @ self.pull
+        ms = m @ covariance
+        return float(self.gap @ covariance @ self.gap + 2 * (ms * ms.mT).sum()) / n
 
     def _of(self, a: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
         return a @ self.gap + a.square().sum(1) - (a @ self.pull.mT).square().sum(1)
@@ -148,7 +150,7 @@ def _estimate(
             warnings.warn(
                 f"FID extrapolates poorly from fewer effective samples than features ({width}).", VestigeWarning, 3
             )
-        mean_of_halves = sum(_distance(a, b) for a, b in halves) / 2
+        mean_of_halves = sum(sum(_terms(a, b)) for a, b in halves) / 2
         # 1/n of a half over 1/n of the whole: 2 without weights.
         steps = [p.ess / a.ess + q.ess / b.ess for a, b in halves]
         bias = (mean_of_halves - value) / (sum(steps) / 4 - 1)
@@ -183,6 +185,21 @@ def fid(
     of_p, of_q = halves(x, x_w), halves(y, y_w)
     pairs = list(zip(of_p, of_q, strict=True)) if extrapolate else None
     return _estimate((merged(of_p), merged(of_q)), pairs, variance if std_error else None)
+
+
+def fid_to(p: Moments, q: Float[Tensor, "n d"], *, n_p: int | None) -> tuple[float, float, float]:
+    """FID of rows from moments: its value, its bias by the number of rows of q, and its standard error.
+
+    Of p's own error is known what normal features would have if `n_p` rows were behind the moments; nothing without.
+    """
+    thin = len(q) < q.shape[1]
+    whole = _side(q, None, thin=thin)
+    slopes, apart = _gradient(p, whole)
+    value = float(slopes[0].gap.square().sum() / 4) + apart
+    halves = [sum(_terms(p, _side(q[g::2], None, thin=thin))) for g in range(2)]
+    variance = slopes[1].variance(q, None)
+    variance += 0.0 if n_p is None else slopes[0].variance_of_normal(p.covariance(), n_p)
+    return value, sum(halves) / 2 - value, variance**0.5
 
 
 def _side(rows: Tensor, weights: Tensor | None, *, thin: bool) -> Side:

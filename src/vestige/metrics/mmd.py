@@ -192,7 +192,7 @@ def mmd(
     if kernel == "rbf":
         centre = (x.mean(0) + y.mean(0)) / 2  # distances know no origin, but their rounding does
         x, y = x - centre, y - centre
-        details["bandwidth"] = _bandwidth(bandwidth, x, y)
+        details["bandwidth"] = bandwidth_of(bandwidth, x, y)
         k = RBF(details["bandwidth"])
     else:
         gamma = 1 / x.shape[1] if gamma is None else checks.number(gamma, "gamma", "mmd", low=0, open_low=True)
@@ -203,7 +203,7 @@ def mmd(
     return measured("mmd", value, error, details)
 
 
-def _bandwidth(bandwidth: float | None, x: Tensor, y: Tensor) -> float:
+def bandwidth_of(bandwidth: float | None, x: Tensor, y: Tensor) -> float:
     """What was given, or the median distance between distinct rows of both sets, on every k-th row of each."""
     if bandwidth is not None:
         return checks.number(bandwidth, "bandwidth", "mmd", low=0, open_low=True)

@@ -33,7 +33,7 @@ from typing import Any, Self
 import pandas as pd
 import pyarrow as pa
 
-from vestige import features
+from vestige import features, store
 from vestige.chains import Chain
 from vestige.chains.chain import SHOWN
 from vestige.chains.report import Task
@@ -44,7 +44,8 @@ from vestige.monitor.alarms import DEFAULT, Alarm, Alarms, FiredAlarm, Refusal, 
 from vestige.monitor.false_alarms import DriftAlarm
 from vestige.monitor.folder import Folder, MonitorSettings, Parts, Writes
 from vestige.monitor.history import MonitorStep
-from vestige.monitor.samples import Given
+from vestige.monitor.openmetrics import openmetrics
+from vestige.monitor.samples import Arrays, Given
 from vestige.ratios.divergences import get as divergence
 
 OWNER = "Monitor.create"
@@ -166,12 +167,15 @@ class Monitor:
         *,
         model: Mapping[Task, Given] | None = None,
         allow_copies: bool = False,
+        n: int | None = None,
         seed: int = 0,
         wait: float = WAIT,
     ) -> MonitorStep:
         """Judge what is `new` in this step, by the data of tasks that are learnt in it and what is kept of others.
 
-        `new` are rows by task: samples of a model, for which `model` is another word, or data that came in. All or
+        `new` are rows by task: samples of a model, for which `model` is another word, or data that came in. Rows are
+        arrays, tables, names of files, DataLoaders, iterators of batches, or functions that draw them: `n` of a
+        function (10 000 unless told), and at most `n` of an iterator; how many there were stands in the step. All or
         nothing: a refusal, an error or a kill leaves the folder at the step before. Another process that is stepping is
         waited for, at most `wait` seconds; what it did is taken over first. Rows that repeat those of the task's data,
         which only the step can tell that has both, are refused unless `allow_copies`.
@@ -183,7 +187,12 @@ class Monitor:
             self._catch_up()
             self._folder.sweep(self._parts)
             try:
-                step = self._judge(real or {}, {**(new or {}), **(model or {})}, seed, allow_copies)
+                how: dict[str, Any] = {"n": n, "seed": seed, "step": self.steps + 1}
+                given = (
+                    samples.opened(real or {}, "real", **how),
+                    samples.opened({**(new or {}), **(model or {})}, "new", **how),
+                )
+                step = self._judge(*given, seed, allow_copies)
             except BaseException:
                 self._chain = self._map = None  # they may be ahead of the folder
                 raise
@@ -192,9 +201,7 @@ class Monitor:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         return step
 
-    def _judge(
-        self, real: Mapping[Task, Given], model: Mapping[Task, Given], seed: int, allow_copies: bool
-    ) -> MonitorStep:
+    def _judge(self, real: Arrays, model: Arrays, seed: int, allow_copies: bool) -> MonitorStep:
         """Samples through the coding and the feature map into the chain, its figures against the alarms, then to disk.
 
         The chain goes on in place; a map that is fitted here is another.
@@ -202,7 +209,7 @@ class Monitor:
         chosen, chain, seen = self._settings, self.chain, self._features()
         keeps, coding, sides = chain.strategy.keeps_vestige, chosen.coding, (real, model)
         if keeps:
-            opened = [samples.rows_of(side, chosen.drop, real=side is real) for side in sides]
+            opened = [samples.without(side, chosen.drop, real=side is real) for side in sides]
         else:
             *opened, coding = samples.read(real, model, coding, chosen.drop)
         tables = [{task: x for task, x in side.items() if isinstance(x, pa.Table)} for side in opened]
@@ -303,6 +310,12 @@ class Monitor:
         shown, title = self._asked("Monitor.report", names), f"Monitor of {self.folder.resolve().name}"
         kept = self.kept(), self.chain.strategy.keeps_vestige
         return page(title, str(self), self._steps, shown, *kept, self._settings).save(path)
+
+    def export(self, path: str | Path) -> Path:
+        """Write the last step to `path` as OpenMetrics text, whole or not at all: see `vestige.monitor.openmetrics`."""
+        told = openmetrics(self.folder.resolve().name, self._steps, self.alarms, self.refusals)
+        store.write_bytes(Path(path), told.encode())
+        return Path(path)
 
     def __str__(self) -> str:
         if not self._steps:

@@ -1,4 +1,4 @@
-"""What is handed to a monitor: arrays, tables, or files of either, as arrays for the feature map.
+"""What is handed to a monitor: rows of any kind that `vestiges.batches` takes, as arrays for the feature map.
 
 Nothing here keeps a row. Samples of a model that repeat rows of the data (`vestiges.copies`) are refused unless that is
 meant: where generated samples are kept, the data would be kept through the back door.
@@ -16,7 +16,7 @@ since 1970, text that is nearly unique is left out; columns go by name.
 
 from __future__ import annotations
 
-import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -28,10 +28,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.chains.report import Task
-from vestige.core import InputError, checks
-from vestige.core.checks import ArrayLike
-from vestige.data import readers as files
-from vestige.data.readers.address import locate
+from vestige.core import InputError, VestigeWarning, checks, rng
 from vestige.data.readers.columns import (
     MAX_CATEGORIES,
     coded,
@@ -39,26 +36,36 @@ from vestige.data.readers.columns import (
     joint_kind,
     kind_of,
     nearly_unique,
-    opened,
     plain,
     ranked,
 )
-from vestige.data.readers.frames import as_table, is_frame
-from vestige.data.readers.tables import read_table
+from vestige.data.readers.columns import opened as opened_column
 from vestige.features.rows import admit, numbers, shape_of
+from vestige.vestiges.batches import held
 from vestige.vestiges.copies import copies_of_rows
 
-# An array, a DataFrame (text and missing values allowed), or a file as `vestige compare` takes it.
-Given: TypeAlias = "ArrayLike | os.PathLike[str] | str"
+Given: TypeAlias = Any  # rows as `vestiges.batches` takes them
 Arrays: TypeAlias = "dict[Task, Any]"
 LEFT_OUT = "left out"
 
 
+def opened(given: Mapping[Task, Given], side: str, *, n: int | None, seed: int, step: int) -> Arrays:
+    """Tables and arrays; what draws rows is given a seed of its own for each step, side and task."""
+    found: Arrays = {}
+    for task, x in given.items():
+        own = rng.child_seed(seed, "rows", step, side, repr(task)) % 2**32
+        taken = held(x, n=n, seed=own, name=f"{side}[{task!r}]", owner="Monitor.step")
+        for text in taken.warnings:
+            warnings.warn(text, VestigeWarning, stacklevel=4)
+        found[task] = taken.rows
+    return found
+
+
 def read(
-    real: Mapping[Task, Given], model: Mapping[Task, Given], coding: TableCoding | None, drop: Sequence[str]
+    real: Arrays, model: Arrays, coding: TableCoding | None, drop: Sequence[str]
 ) -> tuple[Arrays, Arrays, TableCoding | None]:
     """Both sides as arrays; tables in the given coding, or in one made here if there is none and there are tables."""
-    sides = [{task: _opened(x) for task, x in side.items()} for side in (real, model)]
+    sides = real, model
     tables = [[x for x in side.values() if isinstance(x, pa.Table)] for side in sides]
     if coding is None and tables[1]:
         coding = TableCoding.of(tables[1], tables[0], drop)
@@ -73,9 +80,9 @@ def read(
     return coded[0], coded[1], coding
 
 
-def rows_of(given: Mapping[Task, Given], drop: Sequence[str], *, real: bool) -> Arrays:
-    """Arrays, and tables as they are, without the columns of `drop`, which real ones must have."""
-    found = {task: _opened(x) for task, x in given.items()}
+def without(given: Arrays, drop: Sequence[str], *, real: bool) -> Arrays:
+    """Tables without the columns of `drop`, which real ones must have."""
+    found = dict(given)
     for task, x in found.items() if drop else ():
         if not isinstance(x, pa.Table):
             raise InputError(f"The samples of a monitor that drops '{drop[0]}' must be tables. Got an array instead.")
@@ -83,16 +90,6 @@ def rows_of(given: Mapping[Task, Given], drop: Sequence[str], *, real: bool) -> 
             checks.one_of(name, x.column_names, "drop", "Monitor")
         found[task] = x.drop_columns([name for name in drop if name in x.column_names])
     return found
-
-
-def _opened(x: Given) -> Any:  # noqa: ANN401 - an Arrow table, or any array
-    if isinstance(x, str | os.PathLike):
-        at = locate(x)
-        if at.kind == "table":
-            return read_table(at)[0]
-        found = files.read(x)
-        return found.x.reshape(-1, *found.shape)
-    return as_table(x, "Monitor.step") if is_frame(x) else x
 
 
 def admitted(
@@ -181,7 +178,7 @@ def _code(name: str, model: Sequence[pa.Table], real: Sequence[pa.Table]) -> Col
     kind = joint_kind(name, parts, ["the model's table"] * len(parts))
     if all(kind_of(part) == "empty" for part in parts):
         return ColumnCoding(name, LEFT_OUT)
-    missing = any(part.null_count for part in (*parts, *(opened(name, t, "the real table")[1] for t in real)))
+    missing = any(part.null_count for part in (*parts, *(opened_column(name, t, "the real table")[1] for t in real)))
     if kind != "text":
         values = np.concatenate([floats(part, name, "the model's table") for part in parts])
         return ColumnCoding(name, kind, fill=float(np.nanmedian(values)), marks_missing=missing)
@@ -193,7 +190,7 @@ def _code(name: str, model: Sequence[pa.Table], real: Sequence[pa.Table]) -> Col
 
 
 def _encode(code: ColumnCoding, table: pa.Table, origin: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    kind, part = opened(code.name, table, origin)
+    kind, part = opened_column(code.name, table, origin)
     if kind not in ("empty", code.kind) and not {kind, code.kind} <= {"number", "boolean"}:
         told = f"{kind} in {origin}"
         raise InputError(f"The column '{code.name}' must be {code.kind}, as at the first step. Got {told} instead.")

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige import store
-from vestige.core import InputError, NotFitted, StoreError, VestigeWarning, checks
+from vestige.core import InputError, NotFitted, StoreError, VestigeWarning, checks, params
 from vestige.core.checks import ArrayLike, Kind
 from vestige.store import codec
 
@@ -71,6 +71,19 @@ class Ratio(ABC):
     reason_: str | None = field(init=False, repr=False, default=None)  # why `auto` chose this estimator
     report_: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
 
+    get_params, set_params = params.get_params, params.set_params
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's
+        return params.tags(transformer=False)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.width_ is not None
+
+    @property
+    def n_features_in_(self) -> int:
+        """Features of a row, under scikit-learn's name for it."""
+        return self._fitted("n_features_in_")
+
     def fit(
         self,
         p: ArrayLike,
@@ -80,14 +93,28 @@ class Ratio(ABC):
         q_weights: ArrayLike | None = None,
         seed: int = 0,
     ) -> Self:
-        """Learn log p/q from samples of `p` and of `q`, each weighted on request. Returns self."""
+        """Learn log p/q from samples of `p` and of `q`, each weighted on request. Returns self.
+
+        scikit-learn has rows and labels instead: where `q` is one of two labels for each row of a `p` that has several
+        features, the rows with the larger label are those of p, and the others those of q.
+        """
         return self._learn((p, q), (p_weights, q_weights), seed)
+
+    def score(self, p: ArrayLike, q: ArrayLike) -> float:
+        """How well the ratio tells fresh rows of `p` from those of `q`: minus its log-loss, both sides counting alike.
+
+        Rows and labels are taken as by `fit`, so that `GridSearchCV` chooses options by this.
+        """
+        owner = f"{type(self).__name__}.score"
+        of_p, of_q = (self._log_ratio(self._rows(x, "score")) for x in parted((p, q), owner))
+        log_p, log_q = (torch.nn.functional.logsigmoid(x).mean() for x in (of_p, -of_q))
+        return float(log_p + log_q) / 2
 
     def _learn(self, rows: Pair, weights: Pair, seed: int, **beside: Any) -> Self:  # noqa: ANN401
         """Check p and q and their weights, and fit; `beside` is what the `_fit` of a subclass takes more."""
         owner = f"{type(self).__name__}.fit"
         self._check()
-        p, q = checks.pair(*rows, owner)
+        p, q = checks.pair(*parted(rows, owner), owner)
         seed = checks.whole(seed, "seed", owner)
         p_weights = checks.weights(weights[0], len(p), "p_weights", owner)
         q_weights = checks.weights(weights[1], len(q), "q_weights", owner)
@@ -149,6 +176,21 @@ class Ratio(ABC):
                 f"Got a {type(read).__name__} instead."
             )
         return read
+
+
+def parted(sides: tuple[Any, Any], owner: str) -> tuple[Any, Any]:
+    """Rows of p and of q; where `q` is labels of the rows `p`, the rows with the larger label and the others."""
+    p, q = sides
+    if getattr(q, "ndim", 0) != 1 or getattr(p, "ndim", 0) != 2:
+        return p, q
+    rows, label = checks.as_tensor(p, "p", owner), checks.as_tensor(q, "q", owner)
+    if rows.shape[1] == 1 or len(rows) != len(label):
+        return p, q
+    kinds = label.unique()
+    if len(kinds) != 2:
+        told = "one class" if len(kinds) == 1 else len(kinds)
+        checks.refuse("q", owner, f"as wide as 'p' ({rows.shape[1]} features), or labels of two classes", told)
+    return rows[label == kinds[1]], rows[label == kinds[0]]
 
 
 def known_ratios(kind: type[Ratio] = Ratio) -> dict[str, type[Ratio]]:

@@ -1,6 +1,7 @@
 """What remains of deleted rows (`keep`); two sets, with rows or without, compared (`compare`) and weighed (`weigh`)."""
 
 from vestige.vestiges import attack
+from vestige.vestiges.fid_statistics import FidStatistics
 from vestige.vestiges.keep import append, keep
 from vestige.vestiges.lines import metric_estimates
 from vestige.vestiges.loading import load
@@ -13,6 +14,7 @@ from vestige.vestiges.weighing import Weighing, weigh
 __all__ = [
     "STEPS",
     "Comparison",
+    "FidStatistics",
     "Guarantee",
     "Plan",
     "PrivateVestige",

@@ -44,7 +44,7 @@ from torch import Tensor
 from vestige.core import Estimate, NotEstimable, checks, rng
 from vestige.densities import Density
 from vestige.features.fixed import PCA
-from vestige.vestiges.batches import whole
+from vestige.vestiges.batches import held
 from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.frame import Axes, Frame, Rows
 from vestige.vestiges.keep import keep
@@ -359,7 +359,7 @@ def run(
     >>> list(found.attack)
     ['density', 'map', 'moments', 'last row']
     """
-    rows = whole(population)
+    rows = held(population, name="population", owner="attack.run").rows
     total, largest = len(rows), max(checks.whole(n, "sizes", "attack.run", low=1) for n in sizes)
     if total < 3 * largest:
         checks.refuse("population", "attack.run", f"at least {3 * largest} rows for sizes of {largest}", total)

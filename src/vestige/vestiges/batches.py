@@ -1,15 +1,28 @@
 """Rows of any source, in batches that fit in memory, as often as they are asked for; a random sample in one pass.
 
-`batches` takes files (.parquet, .arrow, .feather, .csv, .npy, .safetensors, .npz, folders of images), lists of files,
-arrays, tables in memory, Ray Data sets, anything that yields batches of these again and again (a list, a DataLoader, a
-function that makes an iterator), and iterators, which can be read once. A batch is an Arrow table, or a float tensor
-with one sample a row. It has at most `rows` rows, and fewer where they are wide: at most BATCH_BYTES.
+`batches` is the one door of rows. It takes
+
+- files (.parquet, .arrow, .feather, .csv, .npy, .safetensors, .npz, folders of images) by name, and lists of files;
+- arrays, lists of numbers, and tables in memory (pandas, polars, whatever hands itself over as an Arrow stream);
+- Ray Data sets, torch Datasets, and anything that yields batches again and again: a list of arrays or tables, a
+  DataLoader, a function of no arguments that makes an iterator;
+- iterators, which can be read once: their rows are held;
+- what draws: a function `f(n)` that returns n rows, or an object with such a method `sample`. It is called once, with
+  `seed` where it takes one, for `n` rows: DRAWN unless told.
+
+A batch is an Arrow table, or a float tensor with one sample a row. It has at most `rows` rows, and fewer where they are
+wide: at most BATCH_BYTES. Of a batch that is a pair (samples, labels), or a mapping with one array of samples, the
+samples are taken, and a note says so. Of iterators, and of iterables that do not know their length, at most `n` rows
+are read, ENDLESS unless told, since they may have no end; of those with a length all, or `n` where it is given.
 
 Memory is that of a few batches, whatever the size of the source (tests/vestiges/test_batches.py reads 20 GB within 2).
 An .npz array is one compressed stream and is loaded whole; a record batch of an .arrow file is the least that can be
 read of it. A .csv takes one more pass, the first, which finds the types that all rows of a column allow: numbers,
 booleans or text (dates are text here, and known as dates by the schema). Whole tables of files are not encoded here, so
 text is welcome: the schema is frozen first.
+
+`held` are the rows in memory, for those who need all at once: a random sample of them, which is warned of, where they
+would take more than MEMORY_SHARE of what is free.
 
 `sample_of` is a uniform sample without replacement of the rows: row i has a random key that depends on the seed and i
 alone, and the rows with the `most` smallest keys are kept, in their order. So the sample is the same however the rows
@@ -21,20 +34,25 @@ Spirakis 2006 with equal weights). Keys are drawn in blocks of KEY_BLOCK rows fr
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import torch
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from vestige.core import InputError, checks, rng
+from vestige.core.checks import Kind
+from vestige.data.formats import memory_limit
 from vestige.data.readers.address import Address, locate, refuse_file
 from vestige.data.readers.arrays import open_array
 from vestige.data.readers.frames import as_table, is_frame
@@ -47,8 +65,11 @@ BATCH_BYTES = 1 << 26
 SAMPLE_ROWS = 20_000  # that a schema's scales are taken from
 SAMPLE_BYTES = 1 << 27  # of such a sample; of wide rows there are fewer
 KEY_BLOCK = 65_536
+DRAWN = 10_000  # rows that are drawn of a function unless told
+ENDLESS = 100_000  # rows that are read of what may have no end, unless told
+DATASET_BATCH = 1024
 PIXELS = 255
-OWNER = "batches"
+DIVIDED = "bytes of images were divided by 255"
 
 Batch: TypeAlias = "pa.Table | Float[Tensor, '_ d']"
 
@@ -61,6 +82,10 @@ class Batches:
     origin: str  # for sentences
     shape: tuple[int, ...] | None  # of one sample of an array
     make: Callable[[], Iterator[Batch]] = field(repr=False)
+    held: pa.Table | Tensor | None = field(repr=False, default=None)  # all rows, where they are in memory
+    like: Kind = Kind("numpy")  # noqa: RUF009 - frozen; the kind that the rows came in
+    notes: tuple[str, ...] = ()  # what was taken
+    warnings: tuple[str, ...] = ()  # what was not
 
     def __iter__(self) -> Iterator[Batch]:
         empty = True
@@ -72,32 +97,63 @@ class Batches:
             raise InputError(f"The rows of {self.origin} must be at least one. Got none instead.")
 
 
-def batches(source: Any, rows: int = ROWS) -> Batches:  # noqa: ANN401 - many kinds
+@dataclass(frozen=True)
+class _Door:
+    """What rows are called in sentences, and how many are drawn of what draws."""
+
+    name: str
+    owner: str
+    rows: int
+    n: int | None
+    seed: int
+
+    def refuse(self, must: str, got: object) -> NoReturn:
+        """Raise the one error sentence."""
+        checks.refuse(self.name, self.owner, must, got)
+
+
+def batches(
+    source: Any,  # noqa: ANN401 - many kinds
+    rows: int = ROWS,
+    *,
+    n: int | None = None,
+    seed: int = 0,
+    name: str = "rows",
+    owner: str = "batches",
+) -> Batches:
     """The rows of `source` in batches of at most `rows` rows.
+
+    `n` are the rows to draw of a function, and the most to read of iterables; `name` and `owner` are for sentences.
 
     >>> import numpy as np
     >>> found = batches(np.arange(10.0).reshape(5, 2), rows=2)
     >>> [len(batch) for batch in found], [len(batch) for batch in found]
     ([2, 2, 1], [2, 2, 1])
+    >>> batches(lambda n: np.zeros((n, 2)), n=50).notes
+    ('50 rows were drawn of a function that takes no seed',)
     """
-    rows = checks.whole(rows, "rows", OWNER, low=1)
+    rows = checks.whole(rows, "rows", owner, low=1)
+    n = None if n is None else checks.whole(n, "n", owner, low=1)
+    door = _Door(name, owner, rows, n, seed)
     if isinstance(source, Batches):
         return source
-    if _is_path(source):
+    if is_path(source):
         return _of_file(locate(source), rows)
-    if isinstance(source, list | tuple) and source and all(map(_is_path, source)):
+    if isinstance(source, list | tuple) and source and all(map(is_path, source)):
         return _joined([_of_file(locate(one), rows) for one in source], f"{source[0]} and {len(source) - 1} more")
     if is_ray_data(source):
         return Batches("table", "the Ray Data set", None, lambda: _from_ray(source, rows))
-    if isinstance(source, pa.RecordBatchReader):
-        return _of_batches(source, rows)
-    if is_frame(source):
-        table = as_table(source, OWNER)
-        return Batches("table", "the table", None, lambda: _cut_table(table, rows))
+    if is_frame(source) and not isinstance(source, pa.RecordBatchReader):
+        return _in_memory(as_table(source, owner), _kind_of(source), rows)
+    if isinstance(source, Dataset):  # which is no iterable
+        source = DataLoader(source, DATASET_BATCH)
+    if draws := _drawing(source, door):
+        return _drawn(draws, door)
+    if isinstance(source, Iterator | pa.RecordBatchReader):
+        return _read_once(source, door)
     if _holds_batches(source):
-        return _of_batches(source, rows)
-    x = _array(source)
-    return Batches("array", "the array", tuple(x.shape[1:]) or (1,), lambda: _cut_array(x, rows))
+        return _of_batches(source, door)
+    return _in_memory(_array(source, door), _kind_of(source), rows)
 
 
 def is_ray_data(x: object) -> bool:
@@ -105,21 +161,40 @@ def is_ray_data(x: object) -> bool:
     return hasattr(x, "map_batches") and hasattr(x, "iter_batches")
 
 
-def _is_path(x: object) -> bool:
+def is_path(x: object) -> bool:
+    """Whether `x` is the name of a file."""
     return isinstance(x, str | os.PathLike)
 
 
+def _kind_of(x: object) -> Kind:
+    """Of what came in; of what is no array numpy's."""
+    known = isinstance(x, np.ndarray | Tensor | pd.DataFrame | pd.Series | list | tuple)
+    return Kind.of(x) if known else Kind("numpy")
+
+
 def _holds_batches(source: Any) -> bool:  # noqa: ANN401
-    """Whether it is no array, and what it yields are no numbers."""
-    if callable(source) or isinstance(source, Iterator):
+    """Whether it is no array, and what it yields are no numbers or rows."""
+    if callable(source):
         return True
     if isinstance(source, list | tuple):
-        return bool(source) and (is_frame(source[0]) or isinstance(source[0], np.ndarray | Tensor))
+        first = source[0] if source else None
+        return is_frame(first) or (isinstance(first, np.ndarray | Tensor) and first.ndim > 1) or _is_mapping(first)
     return not hasattr(source, "__array__") and isinstance(source, Iterable)
+
+
+def _is_mapping(x: object) -> bool:
+    return isinstance(x, Mapping)
 
 
 def _fitting(rows: int, row_bytes: int) -> int:
     return max(1, min(rows, BATCH_BYTES // max(1, row_bytes)))
+
+
+def _in_memory(x: pa.Table | Tensor, like: Kind, rows: int, notes: tuple[str, ...] = ()) -> Batches:
+    if isinstance(x, pa.Table):
+        return Batches("table", "the table", None, lambda: _cut_table(x, rows), x, like, notes)
+    notes += (DIVIDED,) if _are_pixels(x) else ()
+    return Batches("array", "the array", tuple(x.shape[1:]) or (1,), lambda: _cut_array(x, rows), x, like, notes)
 
 
 def _cut_table(table: pa.Table, rows: int) -> Iterator[pa.Table]:
@@ -128,21 +203,23 @@ def _cut_table(table: pa.Table, rows: int) -> Iterator[pa.Table]:
         yield table.slice(start, step)
 
 
-def _array(x: Any) -> Tensor:  # noqa: ANN401
-    tensor = checks.as_tensor(x, "rows", OWNER)
+def _array(x: Any, door: _Door) -> Tensor:  # noqa: ANN401
+    tensor = checks.as_tensor(x, door.name, door.owner)
     if tensor.ndim == 0:
-        checks.refuse("rows", OWNER, "one sample a row", "a single number")
+        door.refuse("one sample a row", "a single number")
     return tensor
+
+
+def _are_pixels(x: Tensor) -> bool:
+    return x.dtype == torch.uint8 and x.ndim > 2  # as in files
 
 
 def _cut_array(x: Tensor, rows: int) -> Iterator[Float[Tensor, "_ d"]]:
     width = x[:1].numel()
     step = _fitting(rows, 8 * width)
     for start in range(0, len(x), step):
-        part = x[start : start + step]
-        pixels = x.dtype == torch.uint8 and x.ndim > 2  # as in files
-        found = checks.samples(part.cpu(), "rows", OWNER, dtype=None)
-        yield found / PIXELS if pixels else found
+        found = checks.samples(x[start : start + step].cpu(), "rows", "batches", dtype=None)
+        yield found / PIXELS if _are_pixels(x) else found
 
 
 def _of_file(at: Address, rows: int) -> Batches:
@@ -193,55 +270,160 @@ def _from_ray(data: Any, rows: int) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray
         yield from _cut_table(table, rows)
 
 
+def _drawing(source: Any, door: _Door) -> Callable[..., Any] | None:  # noqa: ANN401
+    """The function of a number of rows that `source` is or has; None where it is no such thing."""
+    sample = getattr(source, "sample", None)
+    draws = sample if callable(sample) else source
+    if not callable(draws):
+        return None
+    if isinstance(draws, nn.Module):
+        door.refuse("a function f(n) that returns n rows, or an object with a method 'sample'", "a network")
+    placed = [
+        one for one in _parameters(draws).values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    variadic = any(one.kind is one.VAR_POSITIONAL for one in _parameters(draws).values())
+    needed = [one.name for one in placed if one.default is one.empty and one.name != "seed"]
+    if len(needed) > 1:
+        door.refuse("a function of the number of rows alone", f"one that asks for {', '.join(needed)}")
+    return draws if placed or variadic else None
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some of those in C do not say
+        return inspect.signature(lambda n: n).parameters
+
+
+def _drawn(function: Callable[..., Any], door: _Door) -> Batches:
+    """Rows that a function was asked for once."""
+    n = DRAWN if door.n is None else door.n
+    seeded = "seed" in _parameters(function)
+    made = function(n, seed=door.seed) if seeded else function(n)
+    rows, like, notes = _collected(made, n, replace(door, n=n)) if isinstance(made, Iterator) else _one(made, door)
+    if len(rows) < n:
+        door.refuse(f"a function that returns as many rows as it is asked for, {n}", len(rows))
+    told = f"{n} rows were drawn of a function {f'with seed {door.seed}' if seeded else 'that takes no seed'}"
+    return _in_memory(rows[:n], like, door.rows, (told, *notes))
+
+
+def _read_once(source: Iterator[Any], door: _Door) -> Batches:
+    """The rows of an iterator, held; of a reader of record batches, which has an end, all that fit."""
+    most = ENDLESS if door.n is None and not isinstance(source, pa.RecordBatchReader) else door.n
+    rows, like, notes = _collected(source, most, door)
+    found = _in_memory(rows, like, door.rows, notes)
+    told = f"The first {len(rows)} rows of an iterator were read"
+    if door.n is not None and len(rows) == door.n:
+        return replace(found, notes=(*found.notes, f"{told}."))
+    if next(source, None) is None:
+        return found
+    return replace(found, warnings=(f"{told}, and it has more: 'n' reads more of them, as far as memory goes.",))
+
+
+def _collected(items: Iterator[Any], most: int | None, door: _Door) -> tuple[pa.Table | Tensor, Kind, tuple[str, ...]]:
+    """The first rows of batches, as far as memory goes: `most` of them where 'n' is given, else whole batches."""
+    parts: list[pa.Table | Tensor] = []
+    told: tuple[Kind, tuple[str, ...]] = Kind("numpy"), ()
+    found, limit = 0, memory_limit()
+    for one, like, notes in _alike(items, door):
+        told = like, notes
+        parts.append(one if door.n is None else one[: door.n - found])
+        found += len(parts[-1])
+        if found >= (most or found + 1) or sum(map(_bytes, parts)) > limit:
+            break
+    if not found:
+        door.refuse("at least one row", "an iterator without any")
+    return _together(parts), *told
+
+
+def _bytes(batch: pa.Table | Tensor) -> int:
+    return int(batch.nbytes)
+
+
+def _together(parts: Sequence[pa.Table | Tensor]) -> pa.Table | Tensor:
+    if isinstance(parts[0], Tensor):
+        return torch.cat([part for part in parts if isinstance(part, Tensor)])
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _alike(items: Iterable[Any], door: _Door) -> Iterator[tuple[pa.Table | Tensor, Kind, tuple[str, ...]]]:
+    """Batches as they come, which must be of one kind and shape."""
+    kinds = set()
+    for item in items:
+        one, like, notes = _one(item, door)
+        kinds.add("table" if isinstance(one, pa.Table) else tuple(one.shape[1:]))
+        if len(kinds) > 1:
+            door.refuse("batches of one kind and shape", " and ".join(sorted(map(str, kinds))))
+        yield one, like, notes
+
+
 @dataclass
 class _Iterated:
-    """Batches from what can be iterated over: again and again, or once if it is an iterator."""
+    """Batches from what can be iterated over again and again; at most `most` rows of them."""
 
     source: Any
-    rows: int
-    first: Any = None  # what was looked at to know the kind, if it is to be read once
-    used: bool = False
+    door: _Door
+    most: int | None
 
     def __call__(self) -> Iterator[Batch]:
-        once = isinstance(self.source, Iterator | pa.RecordBatchReader)
-        if once and self.used:
-            must = "readable twice: hand over a file, a list of batches, or a function that makes the iterator anew"
-            checks.refuse("rows", OWNER, must, "an iterator that is used up")
-        self.used = True
-        items = chain([self.first], self.source) if once else _items(self.source)
-        kinds = set()
-        for item in items:
-            one = _one(item)
-            kinds.add("table" if isinstance(one, pa.Table) else tuple(one.shape[1:]))
-            if len(kinds) > 1:
-                told = " and ".join(sorted(map(str, kinds)))
-                checks.refuse("rows", OWNER, "batches of one kind and shape", told)
-            yield from _cut_table(one, self.rows) if isinstance(one, pa.Table) else _cut_array(one, self.rows)
+        left = self.most
+        for one, _, _ in _alike(_items(self.source, self.door), self.door):
+            part = one if left is None else one[:left]
+            left = None if left is None else left - len(part)
+            rows = self.door.rows
+            yield from _cut_table(part, rows) if isinstance(part, pa.Table) else _cut_array(part, rows)
+            if left == 0:
+                return
 
 
-def _items(source: Any) -> Iterator[Any]:  # noqa: ANN401
+def _items(source: Any, door: _Door) -> Iterator[Any]:  # noqa: ANN401
     made = source() if callable(source) else source
     if not isinstance(made, Iterable):
-        checks.refuse("rows", OWNER, "something that yields batches", type(made).__name__)
+        door.refuse("something that yields batches", type(made).__name__)
     return iter(made)
 
 
-def _one(item: Any) -> pa.Table | Tensor:  # noqa: ANN401
-    """One batch as it came: a table or an array; of a pair (samples, labels) the samples."""
-    if isinstance(item, tuple | list) and item and isinstance(item[0], np.ndarray | Tensor):
+def _one(item: Any, door: _Door) -> tuple[pa.Table | Tensor, Kind, tuple[str, ...]]:  # noqa: ANN401
+    """One batch as it came, a table or an array, and what was taken of it: of pairs and mappings the samples."""
+    notes: tuple[str, ...] = ()
+    if isinstance(item, tuple | list) and item and (is_frame(item[0]) or isinstance(item[0], np.ndarray | Tensor)):
+        notes = (f"of batches of {len(item)} parts the first, the samples, was taken",) if len(item) > 1 else ()
         item = item[0]
-    return as_table(item, OWNER) if is_frame(item) else _array(item)
+    elif isinstance(item, Mapping) and not is_frame(item):
+        wide = [key for key, value in item.items() if getattr(value, "ndim", 1) > 1]
+        if len(wide) > 1 and "x" not in item:
+            door.refuse("batches with one array of samples, or with one named 'x'", f"{', '.join(map(str, wide))}")
+        if not wide and "x" not in item:
+            return as_table(pd.DataFrame(dict(item)), door.owner), Kind("numpy"), ()
+        key = "x" if "x" in item else wide[0]
+        notes, item = (f"of batches of {len(item)} parts '{key}', the samples, was taken",), item[key]
+    return (as_table(item, door.owner) if is_frame(item) else _array(item, door)), _kind_of(item), notes
 
 
-def _of_batches(source: Any, rows: int) -> Batches:  # noqa: ANN401
-    once = isinstance(source, Iterator | pa.RecordBatchReader)
-    first = next(iter(source) if once else _items(source), None)
+def _of_batches(source: Any, door: _Door) -> Batches:  # noqa: ANN401
+    first = next(_items(source, door), None)
     if first is None:
-        checks.refuse("rows", OWNER, "at least one batch", "none")
-    one = _one(first)
+        door.refuse("at least one batch", "none")
+    one, like, notes = _one(first, door)
     kind: Literal["table", "array"] = "table" if isinstance(one, pa.Table) else "array"
     shape = None if isinstance(one, pa.Table) else tuple(one.shape[1:]) or (1,)
-    return Batches(kind, "the batches", shape, _Iterated(source, rows, first if once else None))
+    most = door.n
+    if most is None and not callable(source) and not _has_length(source):
+        most = ENDLESS
+    notes += (f"at most {most} rows were read of what has no length",) if most != door.n else ()
+    notes += (DIVIDED,) if isinstance(one, Tensor) and _are_pixels(one) else ()
+    return Batches(kind, "the batches", shape, _Iterated(source, door, most), None, like, notes)
+
+
+def _has_length(source: Any) -> bool:  # noqa: ANN401
+    """Whether it knows how long it is; a loader of a stream does not, whatever it answers."""
+    if isinstance(getattr(source, "dataset", None), IterableDataset):
+        return hasattr(source.dataset, "__len__")
+    try:
+        len(source)
+    except TypeError:
+        return False
+    return True
 
 
 class _Keys:
@@ -294,10 +476,7 @@ class Reservoir:
             self._limit = float(self._keys.max())
 
     def _whole(self) -> Batch:
-        first = self._held[0]
-        if isinstance(first, Tensor):
-            return torch.cat([part for part in self._held if isinstance(part, Tensor)])
-        return pa.concat_tables(self._held, promote_options="permissive")
+        return _together(self._held)
 
     def rows(self) -> tuple[Batch, Int64[Tensor, " n"]]:
         """The sample, in the order of the source, and the position of each row in it."""
@@ -324,13 +503,37 @@ def sample_of(source: Any, most: int, *, seed: int = 0) -> Batch:  # noqa: ANN40
     return reservoir.rows()[0]
 
 
-def whole(source: Any) -> pa.Table | Tensor:  # noqa: ANN401 - what `batches` takes
-    """All rows in memory: a table, or an array with one sample a row in its own shape."""
-    data = batches(source)
-    parts = list(data)
-    if data.kind == "table":
-        return pa.concat_tables(parts, promote_options="permissive")
-    return torch.cat([part for part in parts if isinstance(part, Tensor)]).reshape(-1, *(data.shape or (1,)))
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Rows in memory: a table, or an array with one sample a row in its own shape."""
+
+    rows: pa.Table | Tensor
+    like: Kind  # the kind that they came in
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def held(source: Any, **how: Any) -> Held:  # noqa: ANN401 - what `batches` takes, and its options
+    """All rows in memory; a random sample of them, which is warned of, where they would not fit."""
+    data = source if isinstance(source, Batches) else batches(source, **how)
+    notes, warnings = data.notes, data.warnings
+    if data.held is not None:
+        x = data.held
+        return Held(x.float() / PIXELS if isinstance(x, Tensor) and _are_pixels(x) else x, data.like, notes, warnings)
+    reservoir: Reservoir | None = None
+    for batch in data:
+        if reservoir is None:  # it holds twice what it keeps
+            most = int(memory_limit() / 2 // max(1, _bytes(batch) // len(batch)))
+            reservoir = Reservoir(max(1, most), how.get("seed", 0))
+        reservoir.add(batch)
+    assert reservoir is not None  # an empty source is refused
+    rows, _ = reservoir.rows()
+    if len(rows) < reservoir.seen:
+        told = f"A random sample of {len(rows)} of {reservoir.seen} rows was taken of {data.origin}: all do not fit in "
+        warnings += (f"{told}memory.",)
+    if isinstance(rows, Tensor):
+        rows = rows.reshape(-1, *(data.shape or (1,)))
+    return Held(rows, data.like, notes, warnings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,7 +556,7 @@ def fitting_sample(batch: Batch, most: int) -> int:
 
 def survey(source: Any, *, drop: Sequence[str] = (), most: int = SAMPLE_ROWS, seed: int = 0) -> Survey:  # noqa: ANN401
     """A sample of rows that may be larger than memory; of tables also the schema, from counts of all rows."""
-    data = batches(source)
+    data = batches(source, seed=seed)
     if drop and data.kind != "table":
         checks.refuse("drop", "survey", "given for tables alone", f"'{drop[0]}' for {data.origin}")
     reservoir, counts = Reservoir(most, seed), None

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,13 +27,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import Estimate, InputError, NotEstimable, checks
-from vestige.core.checks import ArrayLike
+from vestige.core.checks import ArrayLike, Kind
+from vestige.data.readers import ColumnReport
 from vestige.metrics.base import WeightedRows
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID, kid, mmd
 from vestige.ratios.support import Reach
+from vestige.vestiges.given import drawn_rows, opened, sides
 from vestige.vestiges.kept import KeptData
-from vestige.vestiges.lines import Found, fid_found, gathered, some_rows
+from vestige.vestiges.lines import Found, fid_found, gathered, heard, some_rows
 from vestige.vestiges.no_difference import by_weight
 from vestige.vestiges.pairs import FEW_BY_WEIGHT, RowPair, Seen, Tested
 from vestige.vestiges.plan import Plan, plan
@@ -46,17 +48,27 @@ COLUMNS_TOLD, ALPHA = 3, 0.05  # columns that differ are named, at most so many,
 
 
 def pair_of(
-    p: ArrayLike | KeptData,
-    q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
+    p: Any,  # noqa: ANN401 - a vestige, or rows as `batches` takes them
+    q: Any,  # noqa: ANN401 - rows
     q_weights: ArrayLike | None,
     *,
     owner: str,
-    name: str = "new",
+    names: tuple[str, str] = ("p", "q"),
+    drop: Sequence[str] = (),
+    n: int | None = None,
+    seed: int = 0,
 ) -> RowPair | VestigePair:
-    """The data, by its rows or by what is left of them, and new rows, which messages call `name`."""
-    return (
-        VestigePair.of(p, q, q_weights, owner, name) if isinstance(p, KeptData) else RowPair.of(p, q, q_weights, owner)
-    )
+    """The data, by its rows or by what is left of them, and new rows, which messages call `names`."""
+    if isinstance(q, KeptData):
+        checks.refuse("q", owner, "rows: a vestige stands for the data, and comes first", "a vestige")
+    if not isinstance(p, KeptData):
+        return RowPair.of(*sides(p, q, drop=drop, n=n, seed=seed, names=names, owner=owner), q_weights, owner)
+    if drop:
+        checks.refuse("drop", owner, "given when the data is kept, so with rows alone", f"'{drop[0]}' with a vestige")
+    found = opened(q, "q", n=n, seed=seed, owner=owner)
+    pair = VestigePair.of(p, found.rows, q_weights, owner, names[1])
+    beside = {"like": found.like, "drawn": drawn_rows(q, found)}
+    return replace(pair, notes=found.notes + pair.notes, warnings=found.warnings + pair.warnings, **beside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +81,8 @@ class VestigePair:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     by_draws: bool = True
+    like: Kind = Kind("numpy")  # noqa: RUF009 - frozen
+    drawn: Any = None
 
     @classmethod
     def of(cls, vestige: KeptData, q: Any, q_weights: ArrayLike | None, owner: str, name: str) -> VestigePair:  # noqa: ANN401
@@ -99,6 +113,12 @@ class VestigePair:
     def features(self) -> Float[Tensor, "n_q d"]:
         """What metrics are taken of, of the new rows."""
         return self.vestige.frame.features(self.cells)
+
+    @property
+    def columns(self) -> ColumnReport | None:
+        """Of the schema, where the data was a table."""
+        schema = self.vestige.frame.schema
+        return None if schema is None else schema.report()
 
     @functools.cached_property
     def apart(self) -> float:
@@ -181,7 +201,9 @@ class VestigePair:
             if label == "FID":
                 new = FID(groups=kept.moments.groups).update(q, v)
                 rows = WeightedRows(draws, w), WeightedRows(q, q.new_ones(len(q)) if v is None else v)
-                return fid_found(lambda: kept.moments.compute(new, extrapolate=True, std_error=True, rows=rows))
+                with heard() as told:
+                    found = kept.moments.compute(new, extrapolate=True, std_error=True, rows=rows)
+                return fid_found(found, told)
             if label == "KID":
                 by_draws = kid(few_p[0], few_q[0], **some)
                 if kept.third is None:

@@ -7,6 +7,7 @@ set stay where they are, the sample excepted: their sums are gathered there (`on
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
@@ -16,10 +17,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vestige.core import checks
+from vestige.core import VestigeWarning, checks
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID, MAX_MOMENT_WIDTH
-from vestige.vestiges.batches import batches, is_ray_data, survey, whole
+from vestige.vestiges.batches import batches, held, is_ray_data, survey
 from vestige.vestiges.copies import copies_of_rows
 from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.drift_test.test import FunctionSums, moments
@@ -83,6 +84,7 @@ def keep(
     like: Vestige | PrivateVestige | None = None,
     model: Any = None,
     allow_copies: bool = False,
+    n: int | None = None,
     seed: int = 0,
     epsilon: float | None = None,
     delta: float = 1e-6,
@@ -97,7 +99,8 @@ def keep(
     Parameters
     ----------
     rows
-        numpy, torch, pandas, polars, Arrow, or the name of a file, which may be larger than memory.
+        numpy, torch, pandas, polars, Arrow, the name of a file, a DataLoader, an iterator of batches, or a function
+        that draws rows (see `vestige.vestiges.batches`); files and loaders may be larger than memory.
     features
         The map of images, or its name: "auto" takes principal components of images and of arrays wider than 256.
     density
@@ -115,6 +118,8 @@ def keep(
         those that repeat rows, exactly or nearly, are refused with their places (`vestiges.copies`).
     allow_copies
         Keep the rows even so.
+    n
+        Rows to draw of a function (10 000 unless told), and the most to read of an iterator.
     epsilon, delta
         Keep nothing but sums with the noise that makes them (epsilon, delta) differentially private: a `PrivateVestige`
         (docs/privacy.md). Rows that are kept again are a second expense: the epsilons add up. `seed` has no part in the
@@ -152,7 +157,8 @@ def keep(
             checks.refuse("like", OWNER, "a vestige with an epsilon, as this one", "one without")
         promised: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "unit": unit, "max_rows": max_rows}
         shared: dict[str, Any] = {"drop": drop, "like": like, "seed": seed, "on_step": on_step}
-        return keep_privately(rows, bounds=bounds, public=public, **promised, **shared)
+        given = rows if n is None else batches(rows, n=n, seed=seed, owner=OWNER)
+        return keep_privately(given, bounds=bounds, public=public, **promised, **shared)
     for name, given in (("bounds", bounds), ("public", public), ("max_rows", max_rows)):
         if given is not None:
             checks.refuse(name, OWNER, "given with an 'epsilon'", "none")
@@ -161,14 +167,18 @@ def keep(
     if isinstance(like, PrivateVestige):
         checks.refuse("like", OWNER, "a vestige without an epsilon, as this one", "one with it")
     on_step("sample")
-    data, on_ray = batches(rows), is_ray_data(rows)
+    data, on_ray = batches(rows, n=n, seed=seed, owner=OWNER), is_ray_data(rows)
+    for text in data.warnings:
+        warnings.warn(text, VestigeWarning, stacklevel=2)
     if on_ray and block != 1:
         checks.refuse("block", OWNER, "1 for a Ray Data set, whose rows have no order", block)
     told = (survey_on_ray if on_ray else survey)(rows if on_ray else data, drop=drop, most=SAMPLE, seed=seed)
     if told.n < LEAST_ROWS:
         checks.refuse("rows", OWNER, f"at least {LEAST_ROWS} rows", told.n)
     if model is not None and not allow_copies:
-        copies_of_rows(told.sample, whole(model), drop=drop, seed=seed).refuse("model", OWNER)
+        copies_of_rows(
+            told.sample, held(model, n=n, seed=seed, name="model", owner=OWNER).rows, drop=drop, seed=seed
+        ).refuse("model", OWNER)
     frame = Frame.of(told, features, seed=seed) if like is None else like.frame
     sample = frame.cells(told.sample, data.origin).cells
     dictionary = None if like is None else like.test.dictionary

@@ -7,7 +7,8 @@ of at most `pair_rows` rows a side.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import torch
@@ -27,16 +28,23 @@ Found: TypeAlias = dict[str, tuple[float, float, float | None] | str]
 
 
 def _fid(p: Tensor, q: Tensor, q_weights: Tensor | None, _: int) -> Found:
-    return fid_found(lambda: fid(p, q, q_weights=q_weights, extrapolate=True, std_error=True))
+    with heard() as told:
+        found = fid(p, q, q_weights=q_weights, extrapolate=True, std_error=True)
+    return fid_found(found, told)
 
 
-def fid_found(compute: Callable[[], Estimate]) -> Found:
-    """FID and FID extrapolated to infinitely many rows, from a computation of the second."""
+@contextmanager
+def heard() -> Iterator[list[warnings.WarningMessage]]:
+    """Warnings of what is done within, in a list instead of where they would go."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = compute()
+        yield caught
+
+
+def fid_found(found: Estimate, told: Sequence[warnings.WarningMessage]) -> Found:
+    """FID, and FID extrapolated to infinitely many rows, from an estimate of the second and its warnings."""
     plain = found.value + found.details["bias_removed"]
-    at_infinity = str(caught[0].message) if caught else (found.value, found.std_error, 0.0)
+    at_infinity = str(told[0].message) if told else (found.value, found.std_error, 0.0)
     # Both have the same first-order terms, hence the same standard error (see `metrics.fid`).
     return {"fid": (plain, found.std_error, None), "fid_extrapolated": at_infinity}
 

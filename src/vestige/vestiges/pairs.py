@@ -15,11 +15,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import Estimate, NotEstimable, checks
-from vestige.core.checks import ArrayLike
+from vestige.core.checks import ArrayLike, Kind
+from vestige.data.readers import ColumnReport
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.support import Reach
 from vestige.vestiges.copies import Copies, copies
 from vestige.vestiges.drift_test import ColumnShift, DriftFound
+from vestige.vestiges.given import GivenRows
 from vestige.vestiges.lines import metric_estimates
 from vestige.vestiges.no_difference import p_value
 from vestige.vestiges.plan import Plan, plan, projected
@@ -73,7 +75,22 @@ class Pair(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the new rows were brought into the frame of the data."""
+        """How the rows were read, and brought into the frame of the data."""
+        ...
+
+    @property
+    def columns(self) -> ColumnReport | None:
+        """What became of columns."""
+        ...
+
+    @property
+    def like(self) -> Kind:
+        """The kind that the new rows came in."""
+        ...
+
+    @property
+    def drawn(self) -> Any:  # noqa: ANN401
+        """The new rows as they came, where they were drawn or read here."""
         ...
 
     @property
@@ -149,11 +166,16 @@ class RowPair:
     by_draws: bool = False
     apart: float = 0.0
 
+    columns: ColumnReport | None = None
+    like: Kind = Kind("numpy")  # noqa: RUF009 - frozen
+    drawn: Any = None
+
     @classmethod
-    def of(cls, p: ArrayLike, q: ArrayLike, q_weights: ArrayLike | None, owner: str) -> RowPair:
-        """Both sets at the door."""
-        x, y = checks.pair(p, q, owner, dtype=None)
-        return cls(x, y, checks.weights(q_weights, len(y), "q_weights", owner))
+    def of(cls, p: GivenRows, q: GivenRows, q_weights: ArrayLike | None, owner: str) -> RowPair:
+        """Both sets, coded, with the weights of the second."""
+        weights = checks.weights(q_weights, len(q.x), "q_weights", owner)
+        beside = {"columns": p.columns, "like": q.like, "drawn": q.drawn}
+        return cls(p.x, q.x, weights, warnings=p.warnings + q.warnings, notes=p.notes + q.notes, **beside)
 
     @property
     def n_p(self) -> int:

@@ -9,21 +9,25 @@ side of which the other does not reach a part, and for rows of the data that the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vestige.core import Estimate, checks
 from vestige.core.checks import ArrayLike
+from vestige.data.readers import ColumnReport
 from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, HeldOut, held_out
 from vestige.ratios.divergences import FAMILY, learnt
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable, verdict
 from vestige.ratios.weights import Diagnosis, diagnose
+from vestige.vestiges.batches import Held
 from vestige.vestiges.copies import Copies
 from vestige.vestiges.drift_test import ColumnShift, DriftFound
+from vestige.vestiges.fid_statistics import FidStatistics, is_fid_statistics
+from vestige.vestiges.given import opened
 from vestige.vestiges.judged import columns_told, pair_of
-from vestige.vestiges.kept import Answers, KeptData, KeptPrivately
+from vestige.vestiges.kept import Answers, KeptPrivately
 from vestige.vestiges.lines import METRICS, PAIR_ROWS, some_rows
 from vestige.vestiges.pairs import FEW_BY_WEIGHT, Pair, RowPair, Seen
 from vestige.vestiges.plan import LOOKED_ROWS, Plan, cautious, plan
@@ -54,24 +58,27 @@ class Comparison:
     warnings: tuple[str, ...]
     plan: Plan  # what each part saw, and the cost that was announced
     reach: Reach | None  # what of either set is out of the other's reach; not known under an epsilon
-    notes: tuple[str, ...] = ()  # how the rows of q were brought into the frame of a vestige
+    notes: tuple[str, ...] = ()  # how rows were read, and brought into the frame of a vestige
     drift: DriftFound | None = None  # what the test of a vestige found, by family
     shifts: dict[str, ColumnShift] = field(default_factory=dict)  # and by column
     by_draws: bool = False  # whether reference draws stood for the data, so that `reach.outside_p` are some of these
     copies: Copies | None = None  # rows of the model that repeat rows of the data; None where these are gone
+    columns: ColumnReport | None = None  # how columns became features
 
 
 def compare(
-    p: ArrayLike | KeptData | KeptPrivately,
-    q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
+    p: Any,  # noqa: ANN401 - a vestige, or rows: arrays, tables, files, batches, functions
+    q: Any,  # noqa: ANN401 - rows
     *,
     q_weights: ArrayLike | None = None,
     estimator: str | Ratio = "auto",
-    standardise: bool = False,
+    standardise: bool | None = None,
     level: float = 0.95,
     rows: int = FIT_ROWS,
     pair_rows: int = PAIR_ROWS,
     memory: float | None = None,
+    drop: Sequence[str] = (),
+    n: int | None = None,
     seed: int = 0,
     names: tuple[str, str] = ("real", "fake"),
     on_plan: Callable[[Plan], None] = lambda _: None,
@@ -79,29 +86,39 @@ def compare(
 ) -> Comparison:
     """Every divergence and metric of the model's rows `q` (weighted on request) against the data `p`.
 
-    Of data that is gone `p` is the vestige: the same numbers from what it keeps (`judged`); the p-value is that of its
-    drift test, `q` may be a table, an array or the name of a file, and what was done to bring it into the frame of
-    the data is among the `notes`.
+    Either side may be an array, a table, the name of a file, a DataLoader, an iterator of batches, or a function that
+    draws rows (`vestiges.batches`); two tables are coded together, without the columns of `drop`. `n` are the rows to
+    draw of a function (10 000 unless told), and the most to read of an iterator; what was drawn is among the `notes`.
 
-    `standardise` scales the features of the metrics by the mean and deviation of `p`; ratios do so by themselves. A
-    ratio is fitted on at most `rows` rows a side, and divergences are averages over at most LOOKED_ROWS of them, drawn
-    at random; metrics that cost pairs of rows see at most `pair_rows`. `rows` and `pair_rows` are
-    lowered where `memory` bytes (None: half of what is free) would not do. `on_plan` is told the cost before the work
-    begins, `on_step` the name of each part. Of more than 256 features a ratio that is not named sees 64 principal
-    components, and divergences are "at least".
+    Of data that is gone `p` is the vestige: the same numbers from what it keeps (`judged`); the p-value is that of its
+    drift test, and what was done to bring `q` into the frame of the data is among the `notes`.
+
+    `standardise` scales the features of the metrics by the mean and deviation of `p`; ratios do so by themselves. None
+    does so for tables, whose columns have units of their own. A ratio is fitted on at most `rows` rows a side, and
+    divergences are averages over at most LOOKED_ROWS of them, drawn at random; metrics that cost pairs of rows see at
+    most `pair_rows`. `rows` and `pair_rows` are lowered where `memory` bytes (None: half of what is free) would not do.
+    `on_plan` is told the cost before the work begins, `on_step` the name of each part. Of more than 256 features a
+    ratio that is not named sees 64 principal components, and divergences are "at least".
     """
     level = checks.number(level, "level", "compare", low=0, high=1, open_low=True, open_high=True)
     pair_rows = checks.whole(pair_rows, "pair_rows", "compare", low=2)
-    if isinstance(p, KeptPrivately):
-        if q_weights is not None or standardise:
-            checks.refuse(
-                "q_weights", "compare", "None, and 'standardise' False, with a vestige that has an epsilon", ""
-            )
+    how: dict[str, Any] = {"drop": drop, "n": n, "seed": seed}
+    if is_fid_statistics(p):
+        p = FidStatistics.load(p)
+    if isinstance(p, KeptPrivately | FidStatistics):
+        if q_weights is not None or standardise or drop:
+            must = "None, and 'standardise' and 'drop' left out, with a vestige that has means alone"
+            checks.refuse("q_weights", "compare", must, "another")
+        rows_of_q = opened(q, "q", n=n, seed=seed, owner="compare")
         options: dict[str, Any] = {"estimator": estimator, "level": level, "seed": seed, "names": names}
-        return _of_answers(p, p.answers(q, rows=rows, on_step=on_step, **options), rows, memory)
-    pair: Pair = pair_of(p, q, q_weights, owner="compare", name=names[1])
+        answers = p.answers(rows_of_q.rows, rows=rows, on_step=on_step, **options)
+        found_of = _of_answers(p.n or 0, answers, rows_of_q, rows, memory)
+        schema = getattr(p, "schema", None)
+        return found_of if schema is None else replace(found_of, columns=schema.report())
+    pair: Pair = pair_of(p, q, q_weights, owner="compare", names=names, **how)
     if isinstance(pair, RowPair):
-        pair = replace(pair.without_constants(), standardise=standardise)
+        by_itself = pair.columns is not None and pair.columns.of_table
+        pair = replace(pair.without_constants(), standardise=by_itself if standardise is None else standardise)
     elif standardise:
         checks.refuse("standardise", "compare", "False with a vestige, whose features have a scale of their own", True)
     planned = pair.plan(rows=rows, pair_rows=pair_rows, memory=memory, owner="compare")
@@ -110,7 +127,7 @@ def compare(
     whole = pair.seen(planned, estimator, seed)
     kept = [some_rows(len(x), LOOKED_ROWS, seed, f"looked at {side}") for x, side in ((whole.p, "p"), (whole.q, "q"))]
     seen = whole.some(*kept)
-    how: dict[str, Any] = {"estimator": estimator, "rows": planned.rows, "seed": seed}
+    how = {"estimator": estimator, "rows": planned.rows, "seed": seed}
     weights: dict[str, Any] = {"p_weights": seen.p_weights, "q_weights": seen.q_weights}
     found = held_out(seen.p, seen.q, **weights, **how)
     reached = reach(seen.p, seen.q, found.log_ratio_p, found.log_ratio_q, **weights, level=level, seed=seed)
@@ -141,16 +158,18 @@ def compare(
     sentence = " ".join([sentence, *columns_told(tested), *reached.sentences(*names), *pair.doubts(reached), *repeated])
     known = divergences, metrics, tested.p_value, diagnosis, found.report, sentence, warnings
     notes = pair.notes if copied is None or not copied.note else (*pair.notes, copied.note)
-    beside = notes, tested.drift, dict(tested.shifts), pair.by_draws, copied
+    beside = notes, tested.drift, dict(tested.shifts), pair.by_draws, copied, pair.columns
     return Comparison(pair.n_p, pair.n_q, pair.d, *known, planned, reached, *beside)
 
 
-def _of_answers(p: KeptPrivately, found: Answers, rows: int, memory: float | None) -> Comparison:
+def _of_answers(n_p: int, found: Answers, given: Held, rows: int, memory: float | None) -> Comparison:
     """The comparison that noisy means allow: no diagnosis of weights, and no reach."""
-    planned = plan(p.n, found.n_q, found.d, rows=rows, pair_rows=0, memory=memory, owner="compare")
+    planned = plan(n_p, found.n_q, found.d, rows=rows, pair_rows=0, memory=memory, owner="compare")
     tested = found.tested
-    known = found.divergences, found.metrics, tested.p_value, None, found.ratio, found.conclusion, found.warnings
-    return Comparison(p.n, found.n_q, found.d, *known, planned, None, found.notes, tested.drift, dict(tested.shifts))
+    told = found.conclusion, given.warnings + found.warnings
+    known = found.divergences, found.metrics, tested.p_value, None, found.ratio, *told
+    beside = given.notes + found.notes, tested.drift, dict(tested.shifts)
+    return Comparison(n_p, found.n_q, found.d, *known, planned, None, *beside)
 
 
 def _at_least(estimate: Estimate, told: str) -> Estimate:

@@ -33,8 +33,9 @@ from vestige.densities import DENSITIES
 from vestige.features import FEATURES
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID
-from vestige.vestiges.batches import whole
+from vestige.vestiges.batches import held
 from vestige.vestiges.drift_test import DriftTest
+from vestige.vestiges.fid_statistics import FidStatistics
 from vestige.vestiges.frame import Frame
 from vestige.vestiges.kept import KeptData
 from vestige.vestiges.reference import OwnErrors, Reference, features_of_draws, refit_errors, seen_of_cells
@@ -110,7 +111,7 @@ class Vestige(KeptData):
 
     def cells(self, rows: Any, origin: str = "new") -> Aligned:  # noqa: ANN401 - whatever `keep` takes
         """Rows in the frame of this vestige; those that do not fit are refused with their names."""
-        return self.frame.cells(whole(rows), origin)
+        return self.frame.cells(held(rows, name=origin, owner="Vestige").rows, origin)
 
     @functools.cached_property
     def draws(self) -> tuple[Float[Tensor, "m c"], Float[Tensor, " m"]]:
@@ -171,6 +172,11 @@ class Vestige(KeptData):
         """The vestige stored at `path`; nothing in the file is run."""
         kinds: dict[str, type] = {kind.__name__: kind for kind in (*DENSITIES.values(), *FEATURES.values())}
         return store.load_file(cls, path, KIND, kinds)
+
+    def to_fid_stats(self, path: str | Path) -> Path:
+        """Write mean and covariance of the features, and `n`, as an .npz, as pytorch-fid and clean-fid read it."""
+        whole = self.moments.whole()
+        return FidStatistics(whole.mean, whole.covariance(), self.n).save(path)
 
     def kept(self) -> pd.DataFrame:
         """A row for each array that is stored: its name, shape, bytes, and what it is."""

@@ -9,22 +9,21 @@ never called good, and averages by them are refused, or bounded where f is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from jaxtyping import Float
-from torch import Tensor
 
 from vestige.core import Estimate, NotEstimable, checks
 from vestige.core.checks import ArrayLike
 from vestige.core.plain import plain
+from vestige.data.readers import ColumnReport
 from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, held_out
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable
 from vestige.ratios.weights import Diagnosis, diagnose, expectation, self_normalise, temper
+from vestige.vestiges.fid_statistics import ALONE, FidStatistics, is_fid_statistics
 from vestige.vestiges.judged import pair_of
-from vestige.vestiges.kept import KeptData, KeptPrivately
+from vestige.vestiges.kept import KeptPrivately
 from vestige.vestiges.pairs import Pair
 from vestige.vestiges.plan import Plan, cautious
 
@@ -33,8 +32,8 @@ from vestige.vestiges.plan import Plan, cautious
 class Weighing:
     """Weights of mean one for the rows of `q`, their intervals if there was a bootstrap, and what they are worth."""
 
-    weights: Float[Tensor, " n_q"]
-    interval: Float[Tensor, "n_q 2"] | None
+    weights: Any  # (n_q,), of the kind that the rows of q came in
+    interval: Any  # (n_q, 2) or None
     diagnosis: Diagnosis  # of the raw weights
     final: Diagnosis  # of the weights as they are
     alpha: float  # the exponent of the tempering; 1 without
@@ -42,8 +41,10 @@ class Weighing:
     warnings: tuple[str, ...]
     blind: str | None = None  # why the ratio behind the weights missed what there is to see
     reach: Reach | None = None  # what of the data the model does not reach
-    notes: tuple[str, ...] = ()  # how the rows of q were brought into the frame of a vestige
+    notes: tuple[str, ...] = ()  # how rows were read, and brought into the frame of a vestige
     apart: float = 0.0  # a limit of the total variation between the data and the draws that stood for it
+    columns: ColumnReport | None = None  # how columns became features
+    drawn: Any = field(default=None, repr=False)  # the rows that the weights are of, where they were drawn or read here
 
     @property
     def trustworthy(self) -> bool:
@@ -60,7 +61,8 @@ class Weighing:
         times the range of f; without, a note says that it does not.
         """
         missed = None if self.reach is None else self.reach.missed
-        found = expectation(f_values, self.weights.log(), interval, missed=missed, bounds=bounds)
+        log_weights = checks.vector(self.weights, "weights", "Weighing").log()
+        found = expectation(f_values, log_weights, interval, missed=missed, bounds=bounds)
         if self.apart == 0 or not found.known:
             return found
         if bounds is None:
@@ -82,6 +84,7 @@ class Weighing:
             "reach": plain(self.reach),
             "notes": list(self.notes),
             "apart": self.apart,
+            "columns": plain(self.columns),
         }
 
 
@@ -90,28 +93,35 @@ def _cut(end: Any, bounds: tuple[float, float]) -> Any:  # noqa: ANN401 - a numb
 
 
 def weigh(
-    p: ArrayLike | KeptData | KeptPrivately,
-    q: Any,  # noqa: ANN401 - rows; with a vestige whatever `keep` takes
+    p: Any,  # noqa: ANN401 - a vestige, or rows as `compare` takes them
+    q: Any,  # noqa: ANN401 - rows
     *,
     estimator: str | Ratio = "auto",
     min_ess: float | None = None,
     bootstrap: int = 0,
     rows: int = FIT_ROWS,
     memory: float | None = None,
+    drop: Sequence[str] = (),
+    n: int | None = None,
     seed: int = 0,
+    names: tuple[str, str] = ("real", "new"),
     on_plan: Callable[[Plan], None] = lambda _: None,
 ) -> Weighing:
     """Weights for the rows of `q` (the model) so that they stand for `p` (the data, or the vestige of it).
 
-    `min_ess` tempers to that share of the rows; `bootstrap` fits give an interval for each weight; at most `rows` rows
-    of each side are fitted on, fewer where `memory` bytes (None: half of what is free) would not do. `on_plan` is told
-    the cost before the work begins. Of more than 256 features a ratio that is not named sees 64 principal components,
-    so the weights correct what is to be seen in these.
+    Rows are what `compare` takes, with `drop` and `n`; weights are of the kind that the rows of `q` came in, and rows
+    that were drawn or read here are `drawn`, in the order of their weights. `min_ess` tempers to that share of the
+    rows; `bootstrap` fits give an interval for each weight; at most `rows` rows of each side are fitted on, fewer where
+    `memory` bytes (None: half of what is free) would not do. `on_plan` is told the cost before the work begins. Of more
+    than 256 features a ratio that is not named sees 64 principal components, so the weights correct what is to be seen
+    in these.
     """
     bootstrap = checks.whole(bootstrap, "bootstrap", "weigh", low=0)
     if isinstance(p, KeptPrivately):
         raise NotEstimable("Weights need draws of the data, and a vestige with an epsilon keeps noisy means alone.")
-    pair: Pair = pair_of(p, q, None, owner="weigh")
+    if isinstance(p, FidStatistics) or is_fid_statistics(p):
+        raise NotEstimable(ALONE)
+    pair: Pair = pair_of(p, q, None, owner="weigh", names=names, drop=drop, n=n, seed=seed)
     planned = pair.plan(rows=rows, pair_rows=0, memory=memory, owner="weigh")
     planned = planned if bootstrap == 0 else replace(planned, seconds=planned.seconds * bootstrap)
     on_plan(planned)
@@ -130,4 +140,13 @@ def weigh(
     said = pair.warnings + found.warnings + ((told,) if told else ())
     said += () if reached.complete else pair.doubts(reached)
     worth = before, final, alpha, found.report, said, found.blind, reached
-    return Weighing(log_weights.exp(), interval, *worth, pair.notes, pair.apart)
+    given = pair.like.give(log_weights.exp())
+    return Weighing(
+        given,
+        None if interval is None else pair.like.give(interval),
+        *worth,
+        pair.notes,
+        pair.apart,
+        pair.columns,
+        pair.drawn,
+    )

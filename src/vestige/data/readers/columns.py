@@ -60,6 +60,12 @@ class ColumnReport:
         """The names of the numbers that came out, in their order."""
         return tuple(feature for column in self.columns for feature in column.features)
 
+    @property
+    def of_table(self) -> bool:
+        """Whether columns have names and units of their own, as in tables."""
+        own = (column.features == (column.name,) for column in self.columns)
+        return any(one or column.kind not in ("number", "pixel") for one, column in zip(own, self.columns, strict=True))
+
 
 def plain(column: pa.ChunkedArray, name: str, origin: str) -> pa.Array:
     """One array of a plain type: bool, number, timestamp or trimmed text; words for nothing become nulls."""

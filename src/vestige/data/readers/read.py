@@ -92,7 +92,7 @@ def _read_array(at: Address) -> SampleFile:
         require_memory(at, array.unpacked + samples)
         x = array.rows(at, 0, array.shape[0])
     notes = ("bytes of images were divided by 255",) if array.is_images else ()
-    return SampleFile(x, str(at), array.shape[1:], _plain_report(x.shape[1], "number", notes))
+    return SampleFile(x, str(at), array.shape[1:], plain_report(x.shape[1], "number", notes))
 
 
 def _bytes(rows: int, width: int, bytes_each: int) -> int:
@@ -105,10 +105,11 @@ def _read_folder(at: Address, images: ImageFolder, colour: bool) -> SampleFile:
     require_memory(at, _bytes(len(images.paths), images.width(colour), torch.float32.itemsize))
     x = images.read(colour=colour)
     note = f"{len(x)} images of {size[0]} x {size[1]}, {'RGB' if colour else 'grey'}, pixels in [0, 1]"
-    return SampleFile(x, str(at), (*size, 3) if colour else size, _plain_report(x.shape[1], "pixel", (note,)))
+    return SampleFile(x, str(at), (*size, 3) if colour else size, plain_report(x.shape[1], "pixel", (note,)))
 
 
-def _plain_report(width: int, kind: str, notes: tuple[str, ...]) -> ColumnReport:
+def plain_report(width: int, kind: str, notes: tuple[str, ...]) -> ColumnReport:
+    """Of columns that have no names and stay as they are."""
     names = tuple(f"x{i}" for i in range(width))
     label = "x0" if width == 1 else f"x0 ... x{width - 1}"
     return ColumnReport((Column(label, kind, "as it is", names),), notes)

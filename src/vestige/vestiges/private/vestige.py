@@ -16,7 +16,7 @@ from vestige import store
 from vestige.core import Estimate, InputError, __version__
 from vestige.ratios import Ratio
 from vestige.ratios.divergences import FAMILY
-from vestige.vestiges.batches import whole
+from vestige.vestiges.batches import held
 from vestige.vestiges.judged import columns_told
 from vestige.vestiges.kept import Answers, KeptPrivately
 from vestige.vestiges.pairs import Tested
@@ -73,7 +73,7 @@ class PrivateVestige(KeptPrivately):
 
     def cells(self, rows: Any, origin: str = "new") -> Aligned:  # noqa: ANN401 - whatever `keep` takes
         """Rows by the same declaration; those that do not fit are refused with their names."""
-        found = whole(rows)
+        found = held(rows, name=origin, owner="PrivateVestige").rows
         if isinstance(found, Tensor):
             if found.ndim != 2:
                 raise InputError(f"The rows of {origin} must be columns, as the data was. Got images instead.")

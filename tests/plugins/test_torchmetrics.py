@@ -1,0 +1,81 @@
+"""Metrics of torchmetrics give what the library gives, batch by batch and from two processes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torchmetrics", reason="the extra 'frameworks' is not installed")
+
+import vestige as vs
+from plugins.two_processes import metrics, rows
+from vestige.core.errors import InputError
+from vestige.metrics import fid, kid
+from vestige.metrics.mmd import bandwidth_of, mmd
+from vestige.plugins.torchmetrics import FIDMetric, JSMetric, KIDMetric, MMDMetric
+
+pytestmark = pytest.mark.frameworks
+REAL, NEW = rows()
+
+
+def over_batches(metric, new=NEW, size=64):
+    for batch in new.split(size):
+        metric.update(batch)
+    return float(metric.compute())
+
+
+def test_against_rows_they_are_the_functions_of_the_library():
+    far = REAL + 1e6, NEW + 1e6  # where plain sums of squares lose their digits
+    assert over_batches(FIDMetric(far[0]), far[1]) == pytest.approx(fid(REAL, NEW).value, rel=1e-6)
+    assert over_batches(KIDMetric(REAL)) == pytest.approx(kid(REAL, NEW).value, rel=1e-9)
+    exact = mmd(REAL, NEW, bandwidth=bandwidth_of(None, REAL, REAL)).value
+    assert over_batches(MMDMetric(REAL, frequencies=20_000)) == pytest.approx(exact, rel=0.1)
+    assert over_batches(JSMetric(REAL)) == pytest.approx(vs.compare(REAL, NEW).divergences["js"].value)
+
+
+def test_against_a_vestige_no_row_of_the_data_is_needed():
+    real, new = REAL[:200], NEW[:200]
+    kept = vs.keep(real, third=True)
+    found = vs.compare(kept, new).metrics
+    assert over_batches(FIDMetric(kept), new) == pytest.approx(found["fid"].value, rel=1e-9)
+    assert over_batches(KIDMetric(kept), new) == pytest.approx(found["kid"].value, rel=1e-6)
+    assert over_batches(MMDMetric(kept, frequencies=20_000), new) == pytest.approx(found["mmd2"].value, abs=0.02)
+    with pytest.raises(InputError, match="must be kept with third=True"):
+        KIDMetric(vs.keep(real))
+
+
+def test_reset_forgets_and_numpy_is_taken():
+    for metric in (FIDMetric(REAL), JSMetric(REAL, rows=50)):
+        metric.update(REAL.numpy() + 5)
+        metric.reset()
+        metric.update(NEW.numpy())
+        value = float(metric.compute())
+        again = type(metric)(REAL, **({"rows": 50} if isinstance(metric, JSMetric) else {}))
+        again.update(NEW)
+        assert value == float(again.compute())
+    with pytest.raises(InputError, match=r"'new' of FIDMetric must be 3 features wide. Got 2"):
+        FIDMetric(REAL).update(NEW[:, :2])
+    with pytest.warns(UserWarning, match="before"), pytest.raises(InputError, match="at least 2"):
+        FIDMetric(REAL).compute()
+
+
+def test_two_processes_give_what_one_gives(tmp_path):
+    script = Path(__file__).parent / "two_processes.py"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    started = [
+        subprocess.Popen([sys.executable, script, str(rank), str(tmp_path / "meet")], env=environment,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]  # fmt: skip
+    told = [process.communicate(timeout=240) for process in started]
+    assert all(process.returncode == 0 for process in started), told[0][1] + told[1][1]
+    found = json.loads(told[0][0].splitlines()[-1])
+    alone = {name: over_batches(metric) for name, metric in metrics(REAL).items()}
+    for name in ("fid", "kid", "mmd"):
+        assert found[name] == pytest.approx(alone[name], rel=1e-9), name
+    assert found["js"] == pytest.approx(alone["js"], abs=0.05)  # of samples of 100 and 160 rows, and of one of 200
+    assert np.isfinite(found["js"])
