@@ -47,7 +47,6 @@ EPSILON, DELTA = 1.0, 1e-6
 M = 2000
 POWER_M = (500, 2000)
 NULLS = 4  # tests of nothing a reference, of either size
-DRIFTED = 8  # references that drifts are tested and measured against; level is measured on all
 ATTACKS = 400
 ALPHA = 0.05
 HOWS = ("public", "bounds")
@@ -132,29 +131,47 @@ def _changed(family: str, how: str, drift: str, size: float, rows: np.ndarray) -
     return DRIFTS[drift][0](rows, _public(family, how)[1], rng, size)
 
 
+def _resized(family: str, how: str, drift: str, rows: np.ndarray) -> np.ndarray:
+    """A change whose size is fixed: by constants of public rows, so that its truth is one number."""
+    _, of = _public(family, how)
+    if drift == "lost modes":
+        return _changed(family, how, drift, SIZED[drift], rows)
+    rng = np.random.default_rng([3, sum(family.encode())])
+    column = rows[:, of.dependent[0]].copy()
+    low, middle, high = np.quantile(FAMILIES[family](rng, PUBLIC)[:, of.dependent[0]], [0.1, 0.5, 0.9])
+    out = rows.copy()
+    moved = (
+        column + SIZED[drift] * (high - low) / 2.56 if drift == "shift" else column + SIZED[drift] * (column - middle)
+    )
+    out[:, of.dependent[0]] = moved
+    return out
+
+
 @functools.cache
 def truth(family: str, how: str, drift: str) -> dict[str, float]:
-    """FID and MMD^2 of LARGE rows."""
-    from vestige.vestiges.private.answers import Against, fid_of, mmd_of
+    """FID and MMD^2 of LARGE rows and the same rows changed, so that most of their own sampling cancels."""
+    from vestige.vestiges.private.answers import frechet
 
     kept, _ = _public(family, how)
-    rng = np.random.default_rng([5, sum(family.encode())])
-    p, q = FAMILIES[family](rng, LARGE), FAMILIES[family](rng, LARGE)
-    q = _changed(family, how, drift, SIZED[drift], q)
-    cells = [kept.cells(x).cells for x in (p, q)]
-    against = Against(_without_noise(kept, cells[0]), kept.released.query.values(cells[1]), 0)
-    return {"fid": fid_of(against)["fid_extrapolated"][0], "mmd2": mmd_of(against)["mmd2"][0]}
+    rows = FAMILIES[family](np.random.default_rng([5, sum(family.encode())]), LARGE)
+    query, spans = kept.released.query, kept.released.spans()
+
+    def means(x: np.ndarray) -> Any:
+        parts = np.array_split(x, 20)
+        return sum(query.values(kept.cells(part).cells).sum(0) for part in parts) / len(x)
+
+    p, q = means(rows), means(_resized(family, how, drift, rows))
+    fid = float(frechet(p[None, spans["moments"]], q[None, spans["moments"]], query.d)[0]) * query.radius**2
+    return {"fid": fid, "mmd2": float((p - q)[spans["random"]].square().sum())}
 
 
-def cell(family: str, how: str, reference: int) -> list[dict[str, Any]]:
-    """One reference: distances of three drifts, tests of nothing, tests of every drift."""
-    from vestige.vestiges.private.answers import Against, drift_of, metrics_of
-    from vestige_papers.beyond.drifting_tables import DRIFTS
+def _sides(family: str, how: str, reference: int, part: str) -> tuple[np.random.Generator, Callable[..., Any]]:
+    """A reference that is kept, and what holds new rows against it, with noise and without."""
+    from vestige.vestiges.private.answers import Against
 
     like, _ = _public(family, how)
-    rng = np.random.default_rng([7, reference, sum((family + how).encode())])
-    draw = FAMILIES[family]
-    rows = draw(rng, N)
+    rng = np.random.default_rng([7, reference, sum((family + how + part).encode())])
+    rows = FAMILIES[family](rng, N)
     kept = _keep(rows, {"like": like})
     sides = {"private": kept.released, "no noise": _without_noise(kept, kept.cells(rows).cells)}
 
@@ -162,24 +179,57 @@ def cell(family: str, how: str, reference: int) -> list[dict[str, Any]]:
         values = kept.released.query.values(kept.cells(new).cells)
         return {side: Against(one, values, reference) for side, one in sides.items()}
 
+    return rng, against
+
+
+def size_cell(family: str, how: str, reference: int) -> list[dict[str, Any]]:
+    """FID and MMD^2 of three drifts."""
+    from vestige.vestiges.private.answers import metrics_of
+
+    rng, against = _sides(family, how, reference, "size")
     found = []
-    for drift, size in SIZED.items() if reference < DRIFTED else ():
-        new = _changed(family, how, drift, size, draw(rng, 2 * M))[:M]
-        row: dict[str, Any] = {"part": "size", "drift": drift}
+    for drift in SIZED:
+        new = _resized(family, how, drift, FAMILIES[family](rng, 2 * M))[:M]
+        row: dict[str, Any] = {"drift": drift}
         for side, one in against(new).items():
             for name, estimate in metrics_of(one, 0.95, lambda _: None).items():
                 if name in ("fid_extrapolated", "mmd2"):
                     row |= {f"{name} {side}": [estimate.value, estimate.low, estimate.high]}
         found.append(row)
-    for k in range(2 * NULLS):
-        m = POWER_M[k % 2]
-        found.append({"part": "level", "m": m, "private": drift_of(against(draw(rng, m))["private"]).p_value})
-    for drift, (_, sizes) in DRIFTS.items() if reference < DRIFTED else ():
-        m, size = POWER_M[reference % 2], sizes[reference // 2 % 2]
-        new = _changed(family, how, drift, size, draw(rng, 3 * m))[:m]
-        p = {side: drift_of(one).p_value for side, one in against(new).items()}
-        found.append({"part": "power", "drift": drift, "m": m, "size": size} | p)
     return found
+
+
+def level_cell(family: str, how: str, reference: int) -> list[dict[str, Any]]:
+    """Tests of nothing."""
+    from vestige.vestiges.private.answers import drift_of
+
+    rng, against = _sides(family, how, reference, "")
+    sizes = [POWER_M[k % 2] for k in range(2 * NULLS)]
+    drawn = [against(FAMILIES[family](rng, m))["private"] for m in sizes]
+    return [{"m": m, "private": drift_of(one).p_value} for m, one in zip(sizes, drawn, strict=True)]
+
+
+def power_cell(family: str, how: str, reference: int) -> list[dict[str, Any]]:
+    """Tests of every drift."""
+    from vestige.vestiges.private.answers import drift_of
+    from vestige_papers.beyond.drifting_tables import DRIFTS
+
+    rng, against = _sides(family, how, reference, "power")
+    found = []
+    for drift, (_, sizes) in DRIFTS.items():
+        m, size = POWER_M[reference % 2], sizes[reference // 2 % 2]
+        new = _changed(family, how, drift, size, FAMILIES[family](rng, 3 * m))[:m]
+        p = {side: drift_of(one).p_value for side, one in against(new).items()}
+        found.append({"drift": drift, "m": m, "size": size} | p)
+    return found
+
+
+# What is measured, and how often rows are drawn anew for it.
+PARTS: dict[str, tuple[Callable[..., list[dict[str, Any]]], int]] = {
+    "size": (size_cell, 16),
+    "level": (level_cell, 16),
+    "power": (power_cell, 8),
+}
 
 
 def attacks(family: str, how: str) -> dict[str, float]:
@@ -280,29 +330,40 @@ def file_of(family: str, how: str) -> Path:
 
 
 def stored(family: str, how: str) -> dict[str, Any]:
-    """Finished references of this version, by number, and the truth."""
+    """Finished references of this version by part and number, the truth, and attacks."""
     file = file_of(family, how)
     found = json.loads(file.read_text()) if file.exists() else {}
-    return found if found.get("version") == VERSION else {"version": VERSION, "truth": {}, "attacks": {}, "cells": {}}
+    if found.get("version") == VERSION:
+        return found
+    return {"version": VERSION, "truth": {}, "attacks": {}, "parts": {part: {} for part in PARTS}}
 
 
-def run(family: str, how: str, references: int) -> None:
+def run(family: str, how: str, part: str, references: int | None) -> None:
     """Measure what is missing."""
-    from vestige.store.objects import write_bytes
-
     done = stored(family, how)
     done["truth"] = done["truth"] or {drift: truth(family, how, drift) for drift in SIZED}
     done["attacks"] = done["attacks"] or attacks(family, how)
-    for reference in range(references):
-        if str(reference) in done["cells"]:
-            continue
-        start = time.process_time()
-        done["cells"][str(reference)] = _short(cell(family, how, reference))
-        lines = ",\n".join(f'"{k}":{json.dumps(v, separators=(",", ":"))}' for k, v in done["cells"].items())
-        known = {"version": VERSION, "truth": _short(done["truth"]), "attacks": _short(done["attacks"])}
-        head = json.dumps(known)[:-1] + ', "cells":{\n'
-        write_bytes(file_of(family, how), f"{head}{lines}\n}}}}\n".encode())
-        print(f"{family} {how} {reference}: {time.process_time() - start:.1f} s", file=sys.stderr, flush=True)
+    cell, most = PARTS[part]
+    for reference in range(references or most):
+        if str(reference) not in done["parts"][part]:
+            start = time.process_time()
+            done["parts"][part][str(reference)] = cell(family, how, reference)
+            _write(family, how, done)
+            print(
+                f"{family} {how} {part} {reference}: {time.process_time() - start:.1f} s", file=sys.stderr, flush=True
+            )
+
+
+def _write(family: str, how: str, done: dict[str, Any]) -> None:
+    """A reference a line."""
+    from vestige.store.objects import write_bytes
+
+    known = {key: value for key, value in _short(done).items() if key != "parts"}
+    parts = [
+        f'"{part}":{{\n' + ",\n".join(f'"{k}":{json.dumps(v, separators=(",", ":"))}' for k, v in cells.items()) + "}"
+        for part, cells in _short(done["parts"]).items()
+    ]
+    write_bytes(file_of(family, how), (json.dumps(known)[:-1] + ', "parts":{\n' + ",\n".join(parts) + "}}\n").encode())
 
 
 def _short(value: Any) -> Any:
@@ -317,7 +378,7 @@ def _short(value: Any) -> Any:
 
 
 def _rows(family: str, how: str, part: str) -> list[dict[str, Any]]:
-    return [row for cell in stored(family, how)["cells"].values() for row in cell if row["part"] == part]
+    return [row for cell in stored(family, how)["parts"][part].values() for row in cell]
 
 
 def sizes_table(families: Sequence[str]) -> list[list[str]]:
@@ -468,16 +529,18 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--js", action="store_true", help="measure what is missing of JS")
     parser.add_argument("--rows", action="append", choices=FAMILIES, help="of these rows alone; may be repeated")
     parser.add_argument("--frame", choices=HOWS, help="of this frame alone")
-    parser.add_argument("--references", type=int, default=16, help="how often rows are drawn anew")
+    parser.add_argument("--part", choices=PARTS, help="this part alone")
+    parser.add_argument("--references", type=int, help="how often rows are drawn anew")
     parser.add_argument("--markdown", action="store_true", help="print tables in Markdown")
     options = parser.parse_args(given)
     if options.js:
-        run_js(options.references)
+        run_js(options.references or 4)
         return 0
     if options.run:
         for family in options.rows or FAMILIES:
             for how in [options.frame] if options.frame else HOWS:
-                run(family, how, options.references)
+                for part in [options.part] if options.part else PARTS:
+                    run(family, how, part, options.references)
         return 0
     for one in tables():
         _print(*one, options.markdown)

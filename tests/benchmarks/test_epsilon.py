@@ -12,12 +12,13 @@ def stored(tmp_path, level, value):
         f"{name} {side}": [1.0, 0.5, 1.5] for name in ("fid_extrapolated", "mmd2") for side in ("private", "no noise")
     }
     size["fid_extrapolated private"] = [value, 0.5, 1.5]
-    rows = [{"part": "size", "drift": drift} | size for drift in epsilon.SIZED]
-    rows += [{"part": "level", "m": 500, "private": 0.01 if k < 100 * level else 0.5} for k in range(100)]
-    rows += [{"part": "power", "drift": "shift", "m": 500, "size": 0.1, "private": 0.2, "no noise": 0.01}]
+    sizes = [{"drift": drift} | size for drift in epsilon.SIZED]
+    levels = [{"m": 500, "private": 0.01 if k < 100 * level else 0.5} for k in range(100)]
+    powers = [{"drift": "shift", "m": 500, "size": 0.1, "private": 0.2, "no noise": 0.01}]
+    parts = {"size": {"0": sizes}, "level": {"0": levels}, "power": {"0": powers}}
     known = {drift: {"fid": 1.0, "mmd2": 1.0} for drift in epsilon.SIZED}
     attacks = {"all others": 0.56, "of the Gaussian": 0.562, "moments": 0.51, "anybody": 0.73}
-    found = {"version": epsilon.VERSION, "truth": known, "attacks": attacks, "cells": {"0": rows}}
+    found = {"version": epsilon.VERSION, "truth": known, "attacks": attacks, "parts": parts}
     (tmp_path / "epsilon-mnist-public.json").write_text(json.dumps(found))
 
 

@@ -107,18 +107,18 @@ def fid_of(against: Against) -> Found:
     """FID of the features in the ball, in their own units."""
     kept, at, d = against.kept, against.part("moments"), against.kept.query.d
     p, q = kept.means[at], against.values[:, at].mean(0)
-    value = float(_frechet(p[None], q[None], d)[0])
+    value = float(frechet(p[None], q[None], d)[0])
     noise = against.noise(DRAWS)[:, at]
     sampled = against.sampling(DRAWS, "p")[:, at] / math.sqrt(kept.n), against.sampling(DRAWS, "q")[:, at]
-    by_noise = _frechet(p + noise, q.expand_as(noise), d)
-    by_all = _frechet(p + noise + sampled[0], q + sampled[1] / math.sqrt(against.m), d)
+    by_noise = frechet(p + noise, q.expand_as(noise), d)
+    by_all = frechet(p + noise + sampled[0], q + sampled[1] / math.sqrt(against.m), d)
     scale = kept.query.radius**2
     error = float(by_all.std()) * scale
     plain, extrapolated = ((value - (float(rise.mean()) - value)) * scale for rise in (by_noise, by_all))
     return {"fid": (plain, error, None), "fid_extrapolated": (extrapolated, error, 0.0)}
 
 
-def _frechet(p: Float64[Tensor, "b k"], q: Float64[Tensor, "b k"], d: int) -> Float64[Tensor, " b"]:
+def frechet(p: Float64[Tensor, "b k"], q: Float64[Tensor, "b k"], d: int) -> Float64[Tensor, " b"]:
     """The Frechet distance of means and second moments; what noise made negative of a covariance is cut."""
     means = p[:, :d], q[:, :d]
     both = [symmetric(x[:, d:], d) - mean[:, :, None] * mean[:, None] for x, mean in zip((p, q), means, strict=True)]
