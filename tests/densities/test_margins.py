@@ -142,10 +142,12 @@ def test_a_tail_has_the_shape_of_its_law(shape):
     assert tail(excess, 1e-4, 2.0)[2] == 2
 
 
-def test_rates_of_few_rows_have_one_digit():
+def test_rates_of_few_rows_are_none_or_those_of_fifty():
     assert rounded_rate(123, 1000, 50) == 0.123
-    assert rounded_rate(23, 1000, 50) == 0.02
-    assert rounded_rate(977, 1000, 50) == 0.98
+    assert rounded_rate(1, 1000, 50) == rounded_rate(24, 1000, 50) == 0
+    assert rounded_rate(25, 1000, 50) == rounded_rate(49, 1000, 50) == 0.05
+    assert rounded_rate(977, 1000, 50) == 1
+    assert rounded_rate(960, 1000, 50) == 0.95
     assert rounded_rate(0, 1000, 50) == 0
     assert rounded_rate(1000, 1000, 50) == 1
 

@@ -127,8 +127,10 @@ def test_shares_of_numbers_have_the_segments_shares_and_means_and_little_else():
 def test_an_atom_has_its_own_share_in_a_node_even_where_it_is_alone():
     before, centre = np.array([0.2, 0.2, 0.4, 0.1, 0.1]), np.array([0.1, 0.3, 0.6, 0.85, 0.95])
     np.testing.assert_allclose(number_shares(np.array([0, 0, 200, 0, 0]), before, centre, 50, 8), [0, 0, 1, 0, 0])
-    few = number_shares(np.array([2, 1, 180, 1, 0]), before, centre, 50, 8)  # 4 of 184: 2 %, shared as above
-    np.testing.assert_allclose(few, [0.02 / 3, 0.02 / 3, 0.98, 0.01 / 3, 0.01 / 3])
+    few = number_shares(np.array([2, 1, 180, 1, 0]), before, centre, 50, 8)  # 4 of 184 count as none
+    np.testing.assert_allclose(few, [0, 0, 1, 0, 0])
+    few = number_shares(np.array([20, 10, 170, 0, 0]), before, centre, 50, 8)  # 30 of 200 as 50, shared as above
+    np.testing.assert_allclose(few, [0.25 / 3, 0.25 / 3, 0.75, 0.125 / 3, 0.125 / 3])
     some = number_shares(np.array([6, 4, 200, 30, 40]), before, centre, 50, 8)
     assert some[2] == pytest.approx(200 / 280)
     assert some[[0, 1, 3, 4]] @ centre[[0, 1, 3, 4]] == pytest.approx(
@@ -141,8 +143,10 @@ def test_shares_of_categories_are_counted_only_where_rows_are_enough():
     # two codes of enough rows, and what is left as it is above
     np.testing.assert_allclose(category_shares(np.array([100, 60, 45, 15]), before, 50) * 220, [100, 60, 40, 20])
     # too few are left: the smallest that is counted joins them
-    found = category_shares(np.array([100, 60, 9, 1]), before, 50) * 170
-    np.testing.assert_allclose(found, [100, 35, 70 / 3, 35 / 3])
+    found = category_shares(np.array([100, 60, 29, 1]), before, 50) * 190
+    np.testing.assert_allclose(found, [100, 45, 30, 15])
+    # so few that they count as none
+    np.testing.assert_allclose(category_shares(np.array([100, 60, 9, 1]), before, 50) * 160, [100, 60, 0, 0])
     assert category_shares(np.array([30, 30, 30, 30]), before, 50) is before
     np.testing.assert_allclose(category_shares(np.array([100, 80, 0, 0]), before, 50), np.array([5, 4, 0, 0]) / 9)
 

@@ -32,6 +32,7 @@ MAPS = {
     "identity": {},
     "pca": {"dims": 4},
     "pretrained": {"size": 32},
+    "random": {"dims": 4},
     "vae": SMALL_NET,
 }
 CHANGING = ["classifier", "cvae", "vae"]

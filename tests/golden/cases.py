@@ -569,6 +569,7 @@ FEATURES = {
     "identity": {},
     "pca": {"dims": 4},
     "pca whitened": {"dims": 4, "whiten": True},
+    "random": {"dims": 4},
     "vae": AUTOENCODER,
 }
 

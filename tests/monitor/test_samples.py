@@ -12,6 +12,7 @@ from vestige.data import readers as files
 from vestige.monitor import Monitor
 from vestige.monitor.samples import TableCoding as Coding
 from vestige.store import decode, encode
+from vestige.vestiges.rare import scale_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 
@@ -40,7 +41,7 @@ def test_numbers_dates_and_booleans_are_coded_as_files_are():
 
 
 def test_one_coding_for_every_table():
-    coding = decode(Coding, *encode(Coding.of([arrow(frame(50, 0))], [arrow(frame(50, 1))])))
+    coding = decode(Coding, *encode(Coding.of([arrow(frame(200, 0))], [arrow(frame(200, 1))])))
     kinds = {code.name: code.kind for code in coding.columns}
     assert kinds == {"age": "number", "work": "text", "joined": "date", "member": "boolean", "name": "left out"}
     other = frame(40, 2, words=("state", "self"))
@@ -55,16 +56,21 @@ def test_one_coding_for_every_table():
 
 
 def test_what_is_missing_is_filled_by_the_models_median_and_marked():
-    model, real = frame(50, 0), frame(50, 1)
-    real.loc[:9, "age"] = np.nan
+    model, real = frame(200, 0), frame(200, 1)
+    real.loc[:59, "age"] = np.nan
     real.loc[:4, "work"] = None
     coding = Coding.of([arrow(model)], [arrow(real)])
     x = coding.encode(arrow(real), "there")
-    assert torch.equal(x[:10, 0], torch.full((10,), float(model.age.median()), dtype=torch.float64))
-    assert x[:, 1].tolist() == [1.0] * 10 + [0.0] * 40
+    fill = scale_of(model.age.to_numpy())[0]  # the median, rounded
+    assert abs(fill - model.age.median()) < 1
+    assert x[:60, 0].tolist() == [fill] * 60
+    assert x[:, 1].tolist() == [1.0] * 60 + [0.0] * 140
     assert x[:5, 5].tolist() == [1.0] * 5  # private, state, other, missing
-    later = frame(50, 2)
-    later.loc[0, "joined"] = None
+    later = frame(200, 2)
+    later.loc[0, "joined"] = None  # so few are filled, and whether there were any at the first step is not told
+    assert coding == Coding.of([arrow(model)], [arrow(real.assign(joined=later["joined"]))])
+    assert coding.encode(arrow(later), "there").isfinite().all()
+    later.loc[:60, "joined"] = None
     with pytest.raises(InputError, match="'joined' must be complete, as at the first step"):
         coding.encode(arrow(later), "there")
 
@@ -90,11 +96,12 @@ def test_a_column_that_is_not_there_cannot_be_dropped():
         Coding.of([arrow(frame(50, 0))], [], drop=["agee"])
     with pytest.raises(InputError, match="something to compare"):
         Coding.of([arrow(frame(50, 0)[["age"]])], [], drop=["age"])
-    assert Coding.of([arrow(frame(50, 0))], [], drop=["age"]).encode(arrow(frame(9, 1)), "x").shape == (9, 6)
+    assert Coding.of([arrow(frame(200, 0))], [], drop=["age"]).encode(arrow(frame(9, 1)), "x").shape == (9, 6)
 
 
 def test_a_monitor_of_tables_goes_on_and_keeps_no_word_of_the_data(tmp_path):
-    real, model = frame(60, 0, words=("private", "state", "SECRETWORD")), frame(60, 1)
+    real, model = frame(60, 0, words=("private", "state", "SECRETWORD")), frame(200, 1)
+    model.loc[0, "work"] = "Jane Roe"  # which the generator has repeated
     real["age"] = 1000.123456789 + np.arange(60)
     monitor = Monitor.create(tmp_path / "m", chain=CHAIN)
     monitor.step({"a": real}, {"a": model})
@@ -103,10 +110,10 @@ def test_a_monitor_of_tables_goes_on_and_keeps_no_word_of_the_data(tmp_path):
         frame(60, 2).to_csv(path, index=False) if name.endswith("csv") else frame(60, 2).to_parquet(path)
         Monitor.open(tmp_path / "m").step(model={"a": path})
     history = Monitor.open(tmp_path / "m").history
-    assert [dict(step.model_rows)["a"] for step in history] == [60, 60, 60]
+    assert [dict(step.model_rows)["a"] for step in history] == [200, 60, 60]
     everything = b"".join(contents(tmp_path / "m").values())
     assert b"private" in everything  # the model generated it
-    for word in (b"SECRETWORD", b"person 0", b"1000.123", b"person"):
+    for word in (b"SECRETWORD", b"person 0", b"1000.123", b"person", b"Jane Roe"):
         assert word not in everything
     with pytest.raises(InputError, match="drops 'age' must be tables"):
         Monitor.create(tmp_path / "d", chain=CHAIN, drop=["age"]).step({"a": np.ones((60, 2))}, {"a": np.ones((60, 2))})

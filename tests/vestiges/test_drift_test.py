@@ -216,7 +216,7 @@ def test_a_broken_correlation_is_found(reference):
 
 def test_a_new_category_and_a_first_missing_cell_are_found(reference):
     new = table(400, seed=12)
-    new[:20, 1] = np.nan
+    new[:60, 1] = np.nan
     found = reference.test(new)
     assert min(found.columns, key=lambda s: s.p_value).what == "missing"
     assert found.p_value < 1e-3

@@ -56,7 +56,8 @@ def test_kinds_codes_and_what_is_left_out():
     found = schema.cells(arrow(first))
     assert found.warnings == ()
     assert len(found.notes) == 1
-    assert f"{few} of 400 rows of the new rows count as 'other' in 'work'" in found.notes[0]
+    assert "fewer than 50 of 400 rows of the new rows count as 'other' in 'work'" in found.notes[0]
+    assert "self" not in found.notes[0]  # a monitor stores notes
     codes = {"private": 0, "state": 1, "self": 2}
     assert found.cells[:, 0].tolist() == first["age"].tolist()
     assert found.cells[:, 1].tolist() == first["work"].map(codes).tolist()
@@ -118,7 +119,8 @@ def test_what_is_kept_of_numbers_is_coarse_and_does_not_know_one_person():
 def test_shares_of_few_rows_do_not_say_how_few():
     assert share_scale(0, 1000) == share_scale(1, 1000) == share_scale(49, 1000) != share_scale(50, 1000)
     assert share_scale(500, 1000) == (0.5, 0.5)
-    assert share_scale(0, 10**6)[1] == 0.05  # 1 / 20, so that a feature of it is at most 20
+    assert share_scale(0, 10**6) == (0, 1)  # hidden rows must not look like a difference in FID
+    assert share_scale(100, 10**6)[1] == 0.05  # 1 / 20, so that a feature of it is at most 20
 
 
 def test_a_constant_column_stays_and_a_new_value_in_it_is_seen():
@@ -211,9 +213,9 @@ def test_missing_where_there_was_nothing_missing_is_told_and_of_numbers_it_is_a_
     found = schema.cells(arrow(new))
     assert found.cells[:3, 0].isnan().all()
     assert len(found.warnings) == 1
-    assert "'age' is missing in 3 of 60 rows" in found.warnings[0]
+    assert "'age' is missing in fewer than 50 of 60 rows" in found.warnings[0]
     assert "metrics and divergences cannot see that, the drift test does" in found.warnings[0]
-    assert any("'work' is missing in 5 of 60 rows" in note for note in found.notes)
+    assert any("'work' is missing in fewer than 50 of 60 rows" in note for note in found.notes)
     assert schema.features(found.cells)[:3, 0].tolist() == [0, 0, 0]
 
 

@@ -45,8 +45,10 @@ from vestige.core.checks import declared, option
 from vestige.core.numerics import weighted_mean
 from vestige.ratios import LSIF, ULSIF, Bridge, FGANRatio, KLIEPNet, Logistic, Ratio, Stack
 from vestige.ratios.base import Sample
+from vestige.ratios.coarse import with_rounded_coordinates
 from vestige.ratios.cross_fit import CrossFit, HeldOutFit, cross_fit, second_fit
 from vestige.ratios.weights.balance import balance_to
+from vestige.vestiges.reference import on_log_grid
 
 FittedRatio = Stack | CrossFit
 
@@ -92,7 +94,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
     """Each task's first generated samples, weighted, take the place of its data ever after."""
 
     name: ClassVar[str] = "anchored"
-    version: ClassVar[int] = 2  # 2: five folds, models on tame coordinates, intervals from a second fit
+    version: ClassVar[int] = 3  # 2: five folds, tame coordinates, a second fit; 3: what is kept of the data is rounded
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "fast": {
             "folds": 2,
@@ -167,10 +169,9 @@ class Anchored(Strategy[dict[int, TaskState]]):
             fewer = second_fit(stack, sample, rng.child_seed(seed, "fewer")) if self.second else None
             found = HeldOutFit(stack, stack.held_out_p_, stack.held_out_q_, stack.gap_, fewer)
             del stack.held_out_p_, stack.held_out_q_
-        if not self.moments or float(weighted_mean(found.log_ratio_p, weights)) <= self.bridge_above:
-            return found
-        bridge = Bridge(JUMP, self.waymarks)
-        return cross_fit(bridge, sample, folds=self.folds, calibrated=False, seed=seed)
+        if self.moments and float(weighted_mean(found.log_ratio_p, weights)) > self.bridge_above:
+            found = cross_fit(Bridge(JUMP, self.waymarks), sample, folds=self.folds, calibrated=False, seed=seed)
+        return found._replace(ratio=with_rounded_coordinates(found.ratio, len(p)))
 
     def _stack(self) -> Stack:
         return Stack(
@@ -231,7 +232,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
         gap: float,
         seed: int,
     ) -> AnchorSamples:
-        """q's rows under weights with which they take the place of p."""
+        """q's rows under weights with which they take the place of p; their logarithms lie on a grid."""
         weights = torch.softmax(log_ratio, 0)
         if self.moments or p_weights is not None:  # balanced to the data itself, weights would reveal its means
             weights = balance_to(
@@ -245,6 +246,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
                 ridge=self.balance_ridge,
                 seed=seed,
             ).exp()
+            weights = on_log_grid(weights)
         return AnchorSamples(q.clone(), weights.clamp_min(LEAST_WEIGHT), log_ratio.clone(), inherited, gap)
 
     def log_ratio(self, state: dict[int, TaskState], task: int, x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:

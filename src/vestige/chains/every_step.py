@@ -5,7 +5,7 @@ generated samples against those of this step, by KLIEP (Eq. 10) or another objec
 the place of the last samples, and log r_{t-1} and the penalty are zero (Eq. 2, 3). r_t is exp(psi_t) / Psi_t (Eq. 7);
 divergences are Eq. 4. Kept between steps: the networks, of each task the generated samples of the last step and, with
 their weights, of the first (for the column `anchored`), and of the data mean and deviation of its even mixture with the
-samples of its step.
+samples of its step, rounded to a hundredth of their standard errors.
 
 psi has one output for each task and takes a standardised sample followed by its task's number. Every tensor has a
 leading axis of `members`: networks, each a chain of its own from its own initialisation and, with `resample`, on its
@@ -60,6 +60,7 @@ from vestige.nets import training
 from vestige.nets.training import Best
 from vestige.ratios import divergences, losses
 from vestige.ratios.base import Sample
+from vestige.ratios.coarse import with_rounded_coordinates
 from vestige.ratios.standardise import Standardiser, mixture_standardiser
 
 ESTIMATORS = ("fgan", "kliep", "logistic", "lsif")
@@ -215,6 +216,7 @@ class EveryStep(Strategy[LogLinearState]):
     """Eq. 5 to 12. `critic` is the f of estimator "fgan"; `held_out` rows stop training early; 0: never."""
 
     name: ClassVar[str] = "every-step"
+    version: ClassVar[int] = 2  # 2: what is kept of the data is rounded
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": A2 | {"learning_rate": 2e-5, "held_out": 0.2},
         "paper-images": A2 | {"learning_rate": 1e-5, "held_out": 0.5, "lambda_c": 1.0},
@@ -339,7 +341,8 @@ class EveryStep(Strategy[LogLinearState]):
 
 
 def _coordinates(p: Tensor, q: Tensor) -> Standardiser:
-    return mixture_standardiser(Sample(p, q))
+    found: Standardiser = with_rounded_coordinates(mixture_standardiser(Sample(p, q)), len(p))
+    return found
 
 
 class _Side:

@@ -66,6 +66,7 @@ class FromVestige(Strategy[dict[int, TaskVestige]]):
 
     name: ClassVar[str] = "vestige"
     keeps_vestige: ClassVar[bool] = True
+    version: ClassVar[int] = 2  # 2: vestiges are rounded, and know nothing of fewer than 50 rows
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         name: {key: value for key, value in options.items() if key in FITTING}
         for name, options in Anchored.presets.items()
@@ -104,7 +105,7 @@ class FromVestige(Strategy[dict[int, TaskVestige]]):
         """New rows against the data itself while it is here, and against reference draws ever after."""
         frame = kept.frame
         aligned = kept.cells(new)
-        cells, features = aligned.cells, frame.features(aligned.cells)
+        cells, features = aligned.cells, frame.features(kept.comparable(aligned.cells))
         if real is None:
             p, weights = kept.points()
         else:
@@ -124,7 +125,7 @@ class FromVestige(Strategy[dict[int, TaskVestige]]):
             all_q=None if len(of_q) == len(q) else fit.ratio.log_ratio(q).index_copy(0, of_q, fit.log_ratio_q),
             p_value=kept.test.test(cells).p_value,
             fid=_fid(kept, features),
-            notes=(*aligned.notes, *aligned.warnings),
+            notes=(*aligned.notes, *aligned.warnings, *filter(None, [frame.note])),
         )
         if weights is not None:
             worth = 1 / float(weights.square().sum())

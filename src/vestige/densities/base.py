@@ -24,10 +24,10 @@ from torch import Tensor
 
 from vestige.core import NotFitted, StoreError, checks
 from vestige.core.checks import ArrayLike, declared, learnt
+from vestige.core.rounding import ROWS_TOGETHER
 from vestige.densities.exclusive import ExclusiveColumns
 from vestige.store.stored import Stored
 
-ROWS_TOGETHER = 50  # the fewest rows over which anything is counted or averaged
 KINDS = ("number", "category")
 MOST_CODES = 10_000  # of a category
 Cells = Float64[Tensor, "n c"]
@@ -39,7 +39,7 @@ class Density(Stored, ABC):
 
     stored_as: ClassVar[str] = "density"
     name: ClassVar[str]
-    version: ClassVar[int] = 1  # raised when its results change
+    version: ClassVar[int] = 2  # raised when its results change; 2: rounded, and no single row decides
     min_rows: ClassVar[int] = ROWS_TOGETHER
     takes: ClassVar[tuple[str, ...]] = KINDS  # the kinds of columns that it can learn
     takes_missing: ClassVar[bool] = True

@@ -4,7 +4,8 @@ Each column is read into codes (`densities.margins`). Code c stands for an inter
 score is the mean of a standard normal there, (phi(A) - phi(B)) / (b_c - a_c) with A and B the normal quantiles of a_c
 and b_c. A column with missing values has a second latent one, which says whether they are missing. Correlations of
 scores are taken over the rows in which both columns have a value, drawn towards zero by `pseudo_rows` rows (None: as
-many as there are latent columns), and made those of a distribution: eigenvalues below `FLOOR` are raised to it.
+many as there are latent columns), rounded to a hundredth of their standard errors, and made those of a distribution:
+eigenvalues below `FLOOR` are raised to it.
 
     z ~ N(0, R),   x_j = quantile_j(Phi(z_j)),   missing where Phi(z'_j) < rate_j
 
@@ -31,8 +32,9 @@ from torch import Tensor
 
 from vestige.core import rng
 from vestige.core.checks import learnt, option
-from vestige.densities.base import ROWS_TOGETHER, Density
-from vestige.densities.margins import Codes, FloatArray, Margin, margin_of
+from vestige.core.rounding import ROWS_TOGETHER, rounded, semi_definite
+from vestige.densities.base import Density
+from vestige.densities.margins import Codes, FloatArray, Margin, margin_of, rows_of_all
 
 FLOOR = 1e-4  # of eigenvalues
 POINTS, BLOCK = 64, 1024  # of a cell; rows at a time
@@ -58,8 +60,9 @@ def correlations(scores: FloatArray, pseudo_rows: float) -> FloatArray:
     both = known.T.astype(np.float64) @ known
     found = np.where(both >= ROWS_TOGETHER, z.T @ z / (np.maximum(both, 1) + pseudo_rows), 0.0)
     np.fill_diagonal(found, 1.0)
-    values, vectors = np.linalg.eigh(np.clip(found, -1.0, 1.0))
-    whole = (vectors * np.maximum(values, FLOOR)) @ vectors.T
+    told = torch.from_numpy(np.clip(found, -1.0, 1.0))
+    error = (1 - told.square()) / torch.from_numpy(np.maximum(both, 1.0)).sqrt()
+    whole = semi_definite(rounded(told, error), FLOOR).numpy()
     scale = np.sqrt(whole.diagonal())
     return whole / scale[:, None] / scale
 
@@ -75,7 +78,7 @@ class GaussianCopula(Density):
         "correlation for each pair of columns"
     )
 
-    rows_a_bin: int = option(ROWS_TOGETHER, low=ROWS_TOGETHER)
+    rows_a_bin: int = option(ROWS_TOGETHER, low=ROWS_TOGETHER)  # at least, and a hundredth of all rows
     pseudo_rows: float | None = option(None, low=0, below=math.inf)
 
     margins_: tuple[Margin, ...] = learnt(())
@@ -84,7 +87,8 @@ class GaussianCopula(Density):
 
     def _fit(self, cells: Float64[Tensor, "n c"], kinds: tuple[str, ...], seed: int) -> dict[str, Any]:
         table = cells.numpy()
-        self.margins_ = tuple(margin_of(table[:, j], kind, self.rows_a_bin) for j, kind in enumerate(kinds))
+        least = rows_of_all(self.rows_a_bin, len(table))
+        self.margins_ = tuple(margin_of(table[:, j], kind, least) for j, kind in enumerate(kinds))
         self.missing_ = tuple(j for j, margin in enumerate(self.margins_) if 0 < margin.missing < 1)
         scores = []
         for j, (margin, kind) in enumerate(zip(self.margins_, kinds, strict=True)):

@@ -1,14 +1,15 @@
-"""Columns of 0 and 1 of which never two are 1: a category that somebody has spread over columns (one-hot).
+"""Columns of 0 and 1 of which hardly ever two are 1: a category that somebody has spread over columns (one-hot).
 
 Drawn column by column, rows would come out with two of the categories, or with none, which no row of the data has, and
 which any classifier sees. So such columns are joined into one category before a density learns, and spread again when
 it draws.
 
-Columns are candidates where every cell is 0 or 1. From the most frequent to the rarest, each joins the first group of
-whose columns none is 1 together with it in any row. Groups of fewer than LEAST columns with ROWS ones each are left as
-they are: two columns that exclude each other may do so by chance, or be one column and its opposite, which a tree finds
-by itself. A column of a group with fewer than ROWS ones has no code: its rows count as those of the most frequent one,
-so that nothing is said of few rows, and it is 0 in every draw.
+Columns are candidates where every cell is 0 or 1. From the most frequent to the rarest, each joins the group in which
+the fewest rows have two then, if these are fewer than ROWS; of such a row the more frequent one counts. So no single
+row decides. Groups of fewer than LEAST columns with ROWS ones each are left as they are: two columns that exclude each
+other may do so by chance, or be one column and its opposite, which a tree finds by itself. A column of a group with
+fewer than ROWS ones has no code: its rows count as those of the most frequent one, so that nothing is said of few rows,
+and it is 0 in every draw.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from vestige.core.rounding import ROWS_TOGETHER
+
 LEAST = 3  # columns of a group
-ROWS = 50  # with a 1, and without
+ROWS = ROWS_TOGETHER  # with a 1, and without; and with two of a group
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,19 @@ class ExclusiveColumns:
         binary = ((cells == 0) | (cells == 1)).all(0)
         ones = (cells == 1).sum(0)
         columns = [j for j in torch.argsort(ones, descending=True).tolist() if bool(binary[j]) and kinds[j] == "number"]
-        x = cells[:, columns].float()
-        together = (x.mT @ x) > 0
         groups: list[list[int]] = []
-        for i in range(len(columns)):
-            home = next((group for group in groups if not bool(together[i, group].any())), None)
-            groups.append([i]) if home is None else home.append(i)
-        named = [tuple(columns[i] for i in group) for group in groups]
-        found = [group for group in named if sum(int(ones[j]) >= ROWS for j in group) >= LEAST]
+        taken: list[Tensor] = []  # how many of a group's columns are 1, in each row
+        for j in columns:
+            is_one = (cells[:, j] == 1).int()
+            shared = [int((many + is_one > 1).sum()) for many in taken]
+            home = min(range(len(taken)), key=shared.__getitem__) if min(shared, default=ROWS) < ROWS else None
+            if home is None:
+                groups.append([j])
+                taken.append(is_one)
+            else:
+                groups[home].append(j)
+                taken[home] = taken[home] + is_one
+        found = [tuple(group) for group in groups if sum(int(ones[j]) >= ROWS for j in group) >= LEAST]
         return cls(tuple(found), tuple(j for group in found for j in group if int(ones[j]) < ROWS), cells.shape[1])
 
     @property

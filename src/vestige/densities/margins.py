@@ -10,10 +10,10 @@ A column is turned into an ordered row of *codes*, each with its share of the ro
   Within a bin the density is constant;
 - the outermost bins have no outer edge. Beyond the inner one is a generalised Pareto tail, whose scale and shape follow
   from the rounded median and upper quartile of what lies beyond (Pickands 1975: with r = q75 / q50 the shape is
-  log2(r - 1); -1 is a uniform tail, 0 an exponential one), within `SHAPES`. It ends at 0 where no value is negative,
-  and at 1 where all values are from 0 to 1;
+  log2(r - 1); -1 is a uniform tail, 0 an exponential one), within `SHAPES`. It ends at 0 where values are not negative,
+  and at 1 where they are from 0 to 1, a few (`exceptions`) excepted, so that no single value decides;
 - a **category** of fewer than `rows_a_bin` rows is counted with the last code;
-- the share of **missing** values, rounded to one digit where fewer rows than `rows_a_bin` miss it.
+- the share of **missing** values; fewer than `rows_a_bin` of them count as none, or as so many (`rounded_rate`).
 
 Positions: each code occupies a part of [0, 1] that is as wide as its share. A number in a bin has the position there
 that it has between the edges; an atom stands in the middle of its part. Values that are all whole numbers, or have at
@@ -30,6 +30,8 @@ import torch
 from jaxtyping import Float64
 from numpy.typing import NDArray
 from torch import Tensor
+
+from vestige.core.rounding import ROWS_TOGETHER
 
 MOST_BINS = 128
 MOST_ATOMS = 200
@@ -72,28 +74,43 @@ class Margin:
 
 def grid_step(values: FloatArray) -> float:
     """The step of the column's grid; 0 where it does not vary."""
-    low, high = np.quantile(values, [0.25, 0.75])
-    spread = float(high - low) or float(values.std())
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    spread = float(high - low)
+    if not spread > 0:  # half of the values are one: of the others it is how far they are from it
+        away = np.abs(values - middle)[values != middle]
+        spread = float(np.median(away)) if len(away) >= ROWS_TOGETHER else 0.0
     if not spread > 0:
         return 0.0
     power = 10.0 ** math.floor(math.log10(spread / STEPS))
     return float(max(m * power for m in (1, 2, 5) if m * power <= spread / STEPS * (1 + 1e-9)))
 
 
+def rows_of_all(least: int, n: int) -> int:
+    """The fewest rows of a bin or leaf of `n`: a hundredth, and at least `least`."""
+    return max(least, math.ceil(n / 100))
+
+
+def exceptions(n: int) -> int:
+    """Of `n` rows fewer than so many may break a rule that the others keep: a twentieth, at most ROWS_TOGETHER."""
+    return min(ROWS_TOGETHER, max(n // 20, 1))
+
+
 def resolution_of(values: FloatArray) -> float:
-    """The coarsest of 1, .1, .01, .001 that every value is a multiple of, or 0."""
+    """The coarsest of 1, .1, .01, .001 that the values are multiples of, all but a few, or 0."""
     for digits in DECIMALS:
-        if bool((np.abs(values - np.round(values, digits)) <= 1e-12 * np.abs(values)).all()):
+        others = int((np.abs(values - np.round(values, digits)) > 1e-12 * np.abs(values)).sum())
+        if others < exceptions(len(values)):
             return 10.0**-digits
     return 0.0
 
 
 def rounded_rate(count: int, n: int, least: int) -> float:
-    """A share of `n` rows; to one significant digit where fewer than `least` rows have it, or lack it."""
-    rate = count / n
-    if min(count, n - count) >= least or count in (0, n):
-        return rate
-    return float(f"{rate:.0e}") if count < n - count else 1 - float(f"{1 - rate:.0e}")
+    """A share of `n` rows; fewer than `least` that have it, or lack it, count as none or as `least`."""
+    few = min(count, n - count)
+    if few >= least:
+        return count / n
+    told = min(least if 2 * few >= least else 0, n // 2)
+    return told / n if count < n - count else 1 - told / n
 
 
 def margin_of(column: FloatArray, kind: str, rows_a_bin: int) -> Margin:
@@ -125,7 +142,8 @@ def numbers(known: FloatArray, missing: float, rows_a_bin: int) -> Margin:
     first, last = np.searchsorted(x, atoms, side="left"), np.searchsorted(x, atoms, side="right")
     rest = x[~np.isin(x, atoms)] if len(atoms) else x
     step = max(grid_step(rest), resolution) if len(rest) else 0.0
-    limits = (0.0 if x[0] >= 0 else -math.inf, 1.0 if x[0] >= 0 and x[-1] <= 1 else math.inf)
+    few = exceptions(len(x)) - 1
+    limits = (0.0 if x[few] >= 0 else -math.inf, 1.0 if x[few] >= 0 and x[-1 - few] <= 1 else math.inf)
     shared = last - first
     low: list[float] = []
     high: list[float] = []

@@ -6,7 +6,8 @@ K is one of 1, 2, 4, 8 (`components`): the one of the highest likelihood on held
 until one is worse than the best before it, a shortcut that saves the dearest fits. Fitted by EM
 from k-means++ centres, in standardised coordinates and in log space. Each covariance is drawn towards the pooled one
 within components by `pseudo_rows` rows (None: as many as there are columns), and no component may have fewer than
-max(50, 2 d) rows: an emptier one is left out and EM goes on. Rows beyond `most_rows` are not looked at (a random part
+max(50, 2 d) rows: an emptier one is left out and EM goes on. What is found is rounded to a hundredth of its standard
+error. Rows beyond `most_rows` are not looked at (a random part
 is).
 
 `union` merges mixtures of shards: it keeps all components, each under its shard's share, and reduces them only above
@@ -30,7 +31,8 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import learnt, option
-from vestige.densities.base import ROWS_TOGETHER, Density
+from vestige.core.rounding import ROWS_TOGETHER, rounded, rounded_covariance, semi_definite, significant
+from vestige.densities.base import Density
 from vestige.ratios.stack.mixture import k_means, nearest
 
 FLOOR = 1e-6  # the smallest variance, in units of a column's own
@@ -94,6 +96,19 @@ def enough(counted: Float64[Tensor, "n k"], least: float) -> Float64[Tensor, "n 
         counted = counted[:, keep] + 1e-12  # rows that were its own alone are shared by all
         counted = counted / counted.sum(1, keepdim=True)
     return counted
+
+
+def rounded_components(mixture: Components, n: int) -> Components:
+    """To a hundredth of the standard errors that shares, means and covariances of `n` rows have; still definite."""
+    shares = rounded(mixture.shares, (mixture.shares * (1 - mixture.shares) / n).sqrt())
+    rows = mixture.shares * n
+    deviations = mixture.covariances.diagonal(dim1=1, dim2=2).sqrt()
+    means = rounded(mixture.means, deviations / rows.sqrt()[:, None])
+    covariances = [
+        semi_definite(rounded_covariance(s, float(own)), FLOOR)
+        for s, own in zip(mixture.covariances, rows, strict=True)
+    ]
+    return Components(shares / shares.sum(), means, torch.stack(covariances))
 
 
 def merge_two(mixture: Components, i: int, j: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -166,11 +181,13 @@ class MixtureDensity(Density):
         chosen = max(held_out or allowed[:1], key=lambda k: held_out.get(k, 0.0))
         generator = rng.fork(seed, "start", chosen, device="cpu")
         found = expectation_maximisation(x, chosen, pseudo_rows=pseudo, least=least, generator=generator)
-        self.shares_, self.means_ = found.shares, centre + found.means * scale
-        self.covariances_ = found.covariances * scale[:, None] * scale
+        kept = rounded_components(found, len(x))
+        centre, scale = rounded(centre, deviation / len(x) ** 0.5), rounded(scale, scale / (2 * len(x)) ** 0.5)
+        self.shares_, self.means_ = kept.shares, centre + kept.means * scale
+        self.covariances_ = kept.covariances * scale[:, None] * scale
         return {
             "components": len(found.shares),
-            "held_out": {str(k): value for k, value in held_out.items()},
+            "held_out": {str(k): significant(value, 4) for k, value in held_out.items()},
             "rows_used": len(x),
         }
 

@@ -11,13 +11,16 @@ tree of column j then works on codes alone.
   log-likelihood of j's codes in at most `targets` groups, and it must exceed `penalty` for each of those groups but one
   (1 is Akaike's criterion). Groups of numbers stay in order, with missing values last; categories are ordered by the
   mean group of j in the node. A leaf has at least max(`rows_a_leaf`, n / 100) rows, and there are at most `leaves`.
+- **Bins** and segments have at least max(`rows_a_bin`, n / 100) rows. A likelihood-ratio attack on the density of 10
+  000 rows, which knows another density of as many, has an AUC of .54-.56 then on three tables; with 50 rows it had
+  .56-.60.
 - **Shares of codes** are found from the root, which has those of the whole column, down to the leaves, and what a node
   cannot say by itself it takes from the node above. A number's code with an eighth of the node's rows, and at least
   `rows_a_bin`, has its own share. The others are cut into segments of at least `rows_a_bin` rows, and their shares are
   those nearest to the shares above (in Kullback-Leibler divergence) that have each segment's share and mean position:
   within a segment those above are tilted by an exponential. So no node knows its least or its largest value. Of a
-  category a node counts the codes that at least `rows_a_bin` of its rows have; the others share what is left as they
-  do above.
+  category a node counts the codes that at least `rows_a_bin` of its rows have; the others share what is left as they do
+  above.
 - **Missing values**: the leaf's own rate where it has `rows_a_bin` rows with and without a value, else that of all such
   leaves together.
 
@@ -43,8 +46,18 @@ from torch import Tensor
 
 from vestige.core import rng
 from vestige.core.checks import learnt, option
-from vestige.densities.base import ROWS_TOGETHER, Density
-from vestige.densities.margins import Codes, FloatArray, IntArray, Margin, group_codes, margin_of, rounded_rate
+from vestige.core.rounding import ROWS_TOGETHER
+from vestige.densities.base import Density
+from vestige.densities.margins import (
+    Codes,
+    FloatArray,
+    IntArray,
+    Margin,
+    group_codes,
+    margin_of,
+    rounded_rate,
+    rows_of_all,
+)
 
 SPLIT_GROUPS = 32  # of a column's codes, missing among them, that a split can send to either side
 HEAVY = 1 / 8  # of a node's rows: a code with so many has a share of its own
@@ -273,6 +286,8 @@ def category_shares(counts: IntArray, before: FloatArray, least: int) -> FloatAr
     """Shares of codes in a node: those of at least `least` rows, and the rest as the node above has them."""
     kept = counts >= least
     rest = int(counts[~kept].sum())
+    if 2 * rest < least:  # so few count as none
+        rest = 0
     if kept.any() and 0 < rest < least:  # the smallest of the others joins them
         kept[np.where(kept, counts, counts.max() + 1).argmin()] = False
         rest = int(counts[~kept].sum())
@@ -331,7 +346,7 @@ class SequentialTrees(Density):
 
     rows_a_leaf: int = option(ROWS_TOGETHER, low=ROWS_TOGETHER)  # at least, and a hundredth of all rows
     leaves: int = option(50, low=1)  # at most
-    rows_a_bin: int = option(ROWS_TOGETHER, low=ROWS_TOGETHER)
+    rows_a_bin: int = option(ROWS_TOGETHER, low=ROWS_TOGETHER)  # at least, and a hundredth of all rows
     segments: int = option(16, low=2)  # of a leaf, at most
     parents: int = option(12, low=1)
     targets: int = option(16, low=2)
@@ -346,7 +361,8 @@ class SequentialTrees(Density):
     def _fit(self, cells: Float64[Tensor, "n c"], kinds: tuple[str, ...], seed: int) -> dict[str, Any]:
         table = cells.numpy()
         n, columns = table.shape
-        self.margins_ = tuple(margin_of(table[:, j], kinds[j], self.rows_a_bin) for j in range(columns))
+        least = rows_of_all(self.rows_a_bin, n)
+        self.margins_ = tuple(margin_of(table[:, j], kinds[j], least) for j in range(columns))
         coded = [Codes(margin, kind) for margin, kind in zip(self.margins_, kinds, strict=True)]
         code = np.stack([codes.read(table[:, j]) for j, codes in enumerate(coded)], 1)
         groups = np.stack([groups_of(codes, SPLIT_GROUPS)[code[:, j]] for j, codes in enumerate(coded)], 1)
@@ -354,7 +370,7 @@ class SequentialTrees(Density):
         seen = few[:SCREEN_ROWS]
         dependence = mutual_information([groups_of(c, SCREEN_GROUPS)[code[seen, j]] for j, c in enumerate(coded)])
         self.order_ = ordered(dependence) if self.order == "dependence" else tuple(range(columns))
-        growth = Growth(max(self.rows_a_leaf, math.ceil(len(few) / 100)), self.leaves, self.penalty)
+        growth = Growth(rows_of_all(self.rows_a_leaf, len(few)), self.leaves, self.penalty)
         unordered = np.array([kind == "category" for kind in kinds])
         trees = []
         for place, j in enumerate(self.order_):
@@ -372,8 +388,9 @@ class SequentialTrees(Density):
         """With leaves counted over all rows."""
         leaf = find_leaf(splits, groups)
         missing = code == len(codes)
-        shares = leaf_shares(splits, leaf[~missing], code[~missing], codes, self.rows_a_bin, self.segments)
-        rates = missing_rates(leaf, splits.leaves, missing, codes.margin.missing, self.rows_a_bin)
+        least = rows_of_all(self.rows_a_bin, len(code))
+        shares = leaf_shares(splits, leaf[~missing], code[~missing], codes, least, self.segments)
+        rates = missing_rates(leaf, splits.leaves, missing, codes.margin.missing, least)
         return ColumnTree(splits, torch.from_numpy(rates), torch.from_numpy(shares).half())
 
     def _sound(self, columns: int) -> bool:

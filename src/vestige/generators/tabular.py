@@ -35,6 +35,7 @@ class DensityGenerator(Generator):
     """A density for each condition; a child says of which kind."""
 
     density: ClassVar[type[Density]]
+    version: ClassVar[int] = 2  # 2: densities of version 2
 
     kinds: tuple[str, ...] = option((), among=KINDS)
     options: dict[str, Any] = field(default_factory=dict)  # of the density

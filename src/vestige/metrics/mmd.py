@@ -33,6 +33,7 @@ k, and a strip meets only z_i with i >= the strip's first k: a third of the work
 
 from __future__ import annotations
 
+import copy
 import functools
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ from torch import Tensor
 
 from vestige.core import Estimate, NotEstimable, checks, rng
 from vestige.core.checks import ArrayLike, option
+from vestige.core.rounding import rounded
 from vestige.metrics.base import BLOCK, Accumulator, Sums, jackknife, measured, merged, sizes, two_sets, uniform
 
 # Rows and weights of the two sides.
@@ -382,3 +384,23 @@ class KID(Embedding):
 
     def _embedded(self, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         return cubic_sum(x, weights), CUBIC.diagonal(x)
+
+    def rounded(self, some: Float[Tensor, "n d"]) -> KID:
+        """The same with sums to a hundredth of their standard errors, which are those of `some` of the rows.
+
+        The square of a product of coordinates is the product of their squares, so that the variance of phi needs third
+        moments alone.
+        """
+        even, orders = some.new_full((len(some),), 1 / len(some)), _root_orders(some.shape[1] + 1)
+        mean = cubic_sum(some, even)
+        deviation = (cubic_sum(some.square() / some.shape[1] ** 0.5, even) * orders - mean.square()).clamp_min(0).sqrt()
+        own = CUBIC.diagonal(some).std()
+        made = copy.copy(self)
+        made.summaries_ = [None if sums is None else _rounded_sums(sums, deviation, own) for sums in self.summaries_]
+        return made
+
+
+def _rounded_sums(sums: Sums, deviation: Float[Tensor, " f"], own: Float[Tensor, ""]) -> Sums:
+    root = sums["weight"].sqrt()
+    phi, diagonal = (rounded(sums[key], spread * root) for key, spread in (("phi", deviation), ("diagonal", own)))
+    return Sums({**sums.parts, "phi": phi, "diagonal": diagonal})

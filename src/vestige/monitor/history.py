@@ -31,6 +31,7 @@ from vestige.chains.report import AVERAGE, Task
 from vestige.core import Estimate, checks
 from vestige.monitor.alarms import Alarms, FiredAlarm, Refusal, held
 from vestige.show.tables import Table
+from vestige.store import newer
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class MonitorStep:
     real_rows: tuple[tuple[Task, int], ...]  # of each task; words and numbers stay what they are
     model_rows: tuple[tuple[Task, int], ...]
     copies: int  # samples that repeat rows of the data, which was allowed
+    notes: tuple[str, ...] = newer(())  # of the step itself, such as that a public map stands for the one asked for
 
     @property
     def number(self) -> int:

@@ -9,7 +9,8 @@
 By default the chain keeps a vestige of each task's data (`chains.from_vestige`). Tables are then handed to it as they
 are, and each vestige reads columns by a schema of its own. Arrays and images go through the feature map and then into
 the chain; a map that must be fitted is fitted at the first step, on the data that is here then, and stays as it is from
-then on. That is a deviation from CDRE section 4.2, where the map goes on learning: codes of one map beside codes of
+then on; with fewer than 20 rows a feature a public one takes its place (`features.kept`), which a note of the step
+says. That is a deviation from CDRE section 4.2, where the map goes on learning: codes of one map beside codes of
 another would show the map's movement as a drift of the model.
 
 What is in the folder, see `folder`, is all that is kept: see `Monitor.kept`. No row of real data is, in raw form or in
@@ -39,6 +40,7 @@ from vestige.chains.chain import SHOWN
 from vestige.chains.report import Task
 from vestige.core import NotFitted, StoreError, VestigeWarning, checks
 from vestige.features import FeatureMap
+from vestige.features.kept import fitted_to_keep
 from vestige.monitor import history, samples
 from vestige.monitor.alarms import DEFAULT, Alarm, Alarms, FiredAlarm, Refusal, held, sentences
 from vestige.monitor.false_alarms import DriftAlarm
@@ -220,8 +222,13 @@ class Monitor:
             checks.refuse("features", "Monitor", "'identity' where rows are tables", f"'{seen.name}'")
         arrays = samples.admitted(real_, model_, seen.shape_, chain.min_samples)
         writes: Writes = {"state": chain.save}
+        notes: list[str] = []
         if seen.shape_ is None and (real_ or model_):
-            seen = copy.deepcopy(seen).fit(real_ if chosen.keep_moments and real_ else model_, seed=seed)
+            here = real_ if chosen.keep_moments and real_ else model_
+            seen, note = fitted_to_keep(copy.deepcopy(seen), here, seed=seed)
+            notes += filter(None, [note])
+            for told in notes:
+                warnings.warn(told, VestigeWarning, stacklevel=3)
             writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
         coded = [{task: seen.codes(x).double() for task, x in side.items()} for side in arrays]
         rows = [{t: (own | code)[t] for t in side} for side, own, code in zip(sides, tables, coded, strict=True)]
@@ -234,7 +241,7 @@ class Monitor:
             warnings.warn(text, VestigeWarning, stacklevel=3)
         fired, _ = held(chosen.alarms, [*(step.report for step in self._steps), report])
         counts = [tuple((task, len(x)) for task, x in side.items()) for side in rows]
-        step = MonitorStep(report, fired, seed, _now(), counts[0], counts[1], copied)
+        step = MonitorStep(report, fired, seed, _now(), counts[0], counts[1], copied, tuple(notes))
         chosen = replace(chosen, coding=coding)
         self._parts = self._folder.commit(chosen, self._parts, writes, step)
         self._settings, self._map = chosen, seen

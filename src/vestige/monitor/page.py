@@ -123,6 +123,7 @@ def _kept(steps: Steps, found: pd.DataFrame, vestiges: bool, keep_moments: bool)
     more += " Nor is a row of what was new, or a number of one." if vestiges else ""
     copied = sum(step.copies for step in steps)
     beware = [f"{copied} samples repeated rows of the data when they were handed over."] if copied else []
+    beware += [note for step in steps for note in step.notes]
     return [words + more, *beware, Table("arrays in the folder", ("what", "arrays", "numbers"), rows)]
 
 

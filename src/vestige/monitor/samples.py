@@ -6,9 +6,10 @@ meant: where generated samples are kept, the data would be kept through the back
 Tables of mixed columns become numbers in one coding for all steps, which knows generated rows alone. `vestige compare`
 encodes two tables together; a monitor must encode next month's table like the first. The coding is made at the first
 step from the model's tables: categories, the medians that stand for missing numbers, and which columns are identifiers
-come from generated rows, so no text and no median of real rows is kept. A category that the model did not generate at
-the first step counts as "other", in real rows too. Of the real tables one thing is kept: which columns have missing
-values. A column whose values are first missing at a later step is refused.
+come from generated rows, so no text and no median of real rows is kept; a text needs 50 of them, since a generator may
+repeat a name, and medians are rounded. A category that the model did not generate at the first step counts as "other",
+in real rows too. Of the real tables one thing is kept: which columns 50 rows or more miss. A column of which 50 values
+are first missing at a later step is refused; fewer are filled.
 
 Otherwise as in `data.readers.columns`: one 0/1 feature a category, at most 32 of them; booleans are 0 and 1, dates days
 since 1970, text that is nearly unique is left out; columns go by name.
@@ -29,6 +30,7 @@ from torch import Tensor
 
 from vestige.chains.report import Task
 from vestige.core import InputError, VestigeWarning, checks, rng
+from vestige.core.rounding import ROWS_TOGETHER
 from vestige.data.readers.columns import (
     MAX_CATEGORIES,
     coded,
@@ -43,6 +45,7 @@ from vestige.data.readers.columns import opened as opened_column
 from vestige.features.rows import admit, numbers, shape_of
 from vestige.vestiges.batches import held
 from vestige.vestiges.copies import copies_of_rows
+from vestige.vestiges.rare import scale_of
 
 Given: TypeAlias = Any  # rows as `vestiges.batches` takes them
 Arrays: TypeAlias = "dict[Task, Any]"
@@ -178,14 +181,16 @@ def _code(name: str, model: Sequence[pa.Table], real: Sequence[pa.Table]) -> Col
     kind = joint_kind(name, parts, ["the model's table"] * len(parts))
     if all(kind_of(part) == "empty" for part in parts):
         return ColumnCoding(name, LEFT_OUT)
-    missing = any(part.null_count for part in (*parts, *(opened_column(name, t, "the real table")[1] for t in real)))
+    told = [part.null_count for part in (*parts, *(opened_column(name, t, "the real table")[1] for t in real))]
+    missing = sum(told) >= ROWS_TOGETHER
     if kind != "text":
         values = np.concatenate([floats(part, name, "the model's table") for part in parts])
-        return ColumnCoding(name, kind, fill=float(np.nanmedian(values)), marks_missing=missing)
+        return ColumnCoding(name, kind, fill=scale_of(values[~np.isnan(values)])[0], marks_missing=missing)
     words = pa.chunked_array([part.cast(pa.large_string()) for part in parts]).drop_null().combine_chunks()
-    commonest = [word for word, _ in ranked(words)]
-    if nearly_unique(len(commonest), len(words)):
+    counted = list(ranked(words))
+    if nearly_unique(len(counted), len(words)):
         return ColumnCoding(name, LEFT_OUT)
+    commonest = [word for word, rows in counted if rows >= ROWS_TOGETHER]
     return ColumnCoding(name, kind, categories=tuple(sorted(commonest[:MAX_CATEGORIES])))
 
 
@@ -199,7 +204,7 @@ def _encode(code: ColumnCoding, table: pa.Table, origin: str) -> np.ndarray[Any,
         return np.eye(len(code.categories) + 2)[coded(words, code.categories)]
     values = floats(part, code.name, origin)
     missing = np.isnan(values)
-    if missing.any() and not code.marks_missing:
+    if missing.sum() >= ROWS_TOGETHER and not code.marks_missing:
         told = f"{int(missing.sum())} missing values in {origin}"
         raise InputError(f"The column '{code.name}' must be complete, as at the first step. Got {told} instead.")
     filled = np.where(missing, code.fill, values)

@@ -92,7 +92,8 @@ class VestigePair:
         warnings = tuple(aligned.warnings)
         if not vestige.errors.sure("js"):
             warnings += ("How far the reference draws are from the data could not be told when it was kept.",)
-        return cls(vestige, aligned.cells, weights, tuple(aligned.notes), warnings)
+        notes = (*aligned.notes, *filter(None, [vestige.frame.note]))
+        return cls(vestige, aligned.cells, weights, notes, warnings)
 
     @property
     def n_p(self) -> int:
@@ -112,7 +113,7 @@ class VestigePair:
     @functools.cached_property
     def features(self) -> Float[Tensor, "n_q d"]:
         """What metrics are taken of, of the new rows."""
-        return self.vestige.frame.features(self.cells)
+        return self.vestige.frame.features(self.vestige.comparable(self.cells))
 
     @property
     def columns(self) -> ColumnReport | None:

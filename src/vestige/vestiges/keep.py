@@ -3,10 +3,17 @@
 The rows are read once where they fit, twice where they come in batches: once for a random sample of at most SAMPLE
 rows, from which frame, dictionary and density are learnt, and once for the sums over all of them. Rows of a Ray Data
 set stay where they are, the sample excepted: their sums are gathered there (`on_ray`).
+
+Cells that fewer than 50 rows have are replaced before anything is summed (`rare`), and what is kept is rounded when all
+rows were seen: moments and sums to a hundredth of their standard errors (`core.rounding`). Products of two features
+that leave their usual values together in fewer than 50 rows count as those of features that have nothing to do with
+each other, or never meet. The two halves of the moments,
+by which FID's bias is removed, are told apart only in features that 100 rows leave.
 """
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +25,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vestige.core import VestigeWarning, checks
+from vestige.core.numerics import Moments
+from vestige.core.rounding import rounded, rounded_covariance
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID, MAX_MOMENT_WIDTH
 from vestige.vestiges.batches import batches, held, is_ray_data, survey
@@ -30,6 +39,7 @@ from vestige.vestiges.private.keep import keep_privately
 from vestige.vestiges.private.public import Bounds
 from vestige.vestiges.private.units import ROW
 from vestige.vestiges.private.vestige import PrivateVestige
+from vestige.vestiges.rare import UsualCells, hidden_products, masks_of
 from vestige.vestiges.reference import fit_reference
 from vestige.vestiges.vestige import Sketch, Vestige
 
@@ -181,25 +191,28 @@ def keep(
         ).refuse("model", OWNER)
     frame = Frame.of(told, features, seed=seed) if like is None else like.frame
     sample = frame.cells(told.sample, data.origin).cells
+    usual = UsualCells.of(sample, frame.kinds)
     dictionary = None if like is None else like.test.dictionary
     on_step("moments")
     ordered = block == 1 or len(sample) == told.n  # blocks are of neighbours, and the sample has none
-    head = sample if ordered else sample[:0]
+    head = usual(sample) if ordered else sample[:0]
     for batch in () if ordered else data:
-        head = torch.cat([head, frame.cells(batch, data.origin).cells])[:SAMPLE]
+        head = torch.cat([head, usual(frame.cells(batch, data.origin).cells)])[:SAMPLE]
         if len(head) == SAMPLE:
             break
     places = told.places if ordered else torch.arange(len(head))
     test = DriftTest.of(head, frame.kinds, block=block, seed=seed, dictionary=dictionary)
     sketch = Sketch(0, FID(groups=2), KID(groups=1) if third else None, test)
     if on_ray:
-        sketch = gathered(rows, sketch, frame, sample)
+        sketch = gathered(rows, sketch, frame, usual, usual(sample))
     for batch in () if on_ray else data:
-        sketch = added(sketch, frame, frame.cells(batch, data.origin).cells, places)
+        sketch = added(sketch, frame, usual(frame.cells(batch, data.origin).cells), places)
+    sketch = rounded_sketch(sketch, frame.features(usual(sample)))
     on_step("density")
     bandwidth = None if like is None else like.errors.bandwidth
-    reference, errors = fit_reference(frame, sample, rows=told.n, density=density, bandwidth=bandwidth, seed=seed)
-    return Vestige(frame, sketch, reference, errors, seed)
+    how: dict[str, Any] = {"density": density, "bandwidth": bandwidth, "seed": seed}
+    reference, errors = fit_reference(frame, sample, usual=usual, rows=told.n, **how)
+    return Vestige(frame, sketch, reference, errors, seed, usual=usual)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +231,18 @@ class RowSums:
         return RowSums(self.n + other.n, self.moments.merge(other.moments), third, functions)
 
 
-def gathered(rows: Any, empty: Sketch, frame: Frame, counted: Float[Tensor, "k c"]) -> Sketch:  # noqa: ANN401
+def gathered(
+    rows: Any,  # noqa: ANN401 - a Ray Data set
+    empty: Sketch,
+    frame: Frame,
+    usual: UsualCells,
+    counted: Float[Tensor, "k c"],
+) -> Sketch:
     """The sketch of a Ray Data set; the test has counted the cells `counted` already, which are subtracted."""
     third, dictionary, block = empty.third is not None, empty.test.dictionary, empty.test.block
 
     def sums(batch: pa.Table) -> RowSums:
-        cells = frame.cells(batch, "the Ray Data set").cells
+        cells = usual(frame.cells(batch, "the Ray Data set").cells)
         features = frame.features(cells)
         cubic = KID(groups=1).update(features) if third else None
         return RowSums(len(cells), FID(groups=2).update(features), cubic, moments(dictionary, cells, block))
@@ -234,6 +253,34 @@ def gathered(rows: Any, empty: Sketch, frame: Frame, counted: Float[Tensor, "k c
     both = empty.test.moments + (found.functions + less)
     test = replace(empty.test, moments=replace(both, squares=both.squares.clamp_min(0)))
     return Sketch(found.n, found.moments, found.third, test)
+
+
+def rounded_sketch(sketch: Sketch, features: Float[Tensor, "k d"]) -> Sketch:
+    """What may be kept of the sums over all rows, of which `features` are a random part."""
+    third = None if sketch.third is None else sketch.third.rounded(features)
+    return Sketch(sketch.n, rounded_halves(sketch.moments, features), third, sketch.test.kept())
+
+
+def rounded_halves(moments: FID, features: Float[Tensor, "k d"]) -> FID:
+    """The moments of each half: rounded, without products over few rows, and as the whole where few rows tell."""
+    whole, n = moments.whole(), moments.n
+    masks, owner, _ = masks_of(features)
+    few = torch.zeros(features.shape[1], dtype=torch.bool)
+    few[[i for i, rows in zip(owner, masks.sum(0).tolist(), strict=True) if rows < 2 * LEAST_ROWS]] = True
+    told = hidden_products(whole.mean, whole.scatter / n, features)
+    changed = told - whole.scatter / n
+    halves: list[Moments | None] = []
+    for half in moments.summaries_:
+        if half is not None:
+            small = few | torch.full_like(few, half.n < LEAST_ROWS)
+            mean = torch.where(small, whole.mean, half.mean)
+            covariance = torch.where(small | small[:, None], told, half.scatter / half.n + changed)
+            mean = rounded(mean, (covariance.diagonal().clamp_min(0) / half.n).sqrt())
+            half = Moments(half.n, half.weight, half.weight_sq, mean, rounded_covariance(covariance, half.n) * half.n)
+        halves.append(half)
+    made = copy.copy(moments)
+    made.summaries_ = halves
+    return made
 
 
 def append(kept: Vestige, rows: Any, *, seed: int = 0) -> Vestige:  # noqa: ANN401 - whatever `keep` takes

@@ -51,6 +51,10 @@ class KeptData(ABC):
         """Rows in the same frame; those that do not fit are refused with their names."""
 
     @abstractmethod
+    def comparable(self, cells: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
+        """New rows as metrics and divergences see them: without cells that may be as rare as those that were hidden."""
+
+    @abstractmethod
     def points(self) -> tuple[Float[Tensor, "m k"], Float[Tensor, " m"]]:
         """What a ratio sees of the reference draws, and weights that sum to one."""
 

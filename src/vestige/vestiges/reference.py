@@ -5,10 +5,15 @@ weights softmax(log p/d), held out and calibrated, from a ratio between rows and
 to the rows' means of features, products and random ReLU features (`ratios.weights.balance`). Density, seed and weights
 are what is kept; the draws are made anew from them.
 
-What the draws are worth is **measured at arrival**: a quarter of the rows, at most HELD_MOST, takes no part in density
-and weights. The upper end of the interval of JS between them and the weighted draws is the vestige's own error (of
-squared Hellinger, MMD^2 and KID alike), by which every later comparison is widened (`widening`). Where rows are images
-it is measured once more with noise of one standard deviation on both sides, for the smoothed JS.
+Density and weights are learnt of rows without cells that few of them have (`rare`). Logarithms of the weights are
+multiples of WEIGHT_GRID: the noise of that in a mean over the draws is about a hundredth of the standard error of a
+mean over as many rows.
+
+What the draws are worth is **measured at arrival**: a quarter of the rows, 50 at least and HELD_MOST at most, takes no
+part in density and weights, and is seen as new rows are. The upper end of the interval of JS between them and the
+weighted draws is the vestige's own error (of squared Hellinger, MMD^2 and KID alike), by which every later comparison
+is widened (`widening`). Where rows are images it is measured once more with noise of one standard deviation on both
+sides, for the smoothed JS. These figures are rounded to a hundredth of their standard errors.
 
 Of a table the density is a sequence of trees; of components of images a Gaussian mixture; of other arrays the one of
 mixture, copula and trees whose plain draws are nearest to rows that it was not fitted on, the simplest of those that
@@ -31,6 +36,7 @@ from torch import Tensor
 from vestige import densities
 from vestige.core import Estimate, NotEstimable, rng
 from vestige.core.numerics import Moments, weighted_mean
+from vestige.core.rounding import ROWS_TOGETHER, rounded_number, significant
 from vestige.densities import Density
 from vestige.densities.mixture import MixtureDensity
 from vestige.metrics.mmd import kid, mmd
@@ -40,10 +46,12 @@ from vestige.ratios.divergences import learnt
 from vestige.ratios.weights.balance import balance_to
 from vestige.vestiges.frame import LEAST_ROWS, Frame
 from vestige.vestiges.lines import some_rows
+from vestige.vestiges.rare import UsualCells
 from vestige.vestiges.widening import by_root
 
 DRAWS_LEAST, DRAWS_MOST = 1000, 6000  # twice the rows, within these
-HELD_SHARE, HELD_LEAST, HELD_MOST = 0.25, 12, 3000
+HELD_SHARE, HELD_LEAST, HELD_MOST = 0.25, ROWS_TOGETHER, 3000
+WEIGHT_GRID = 1 / 64  # of logarithms of weights
 TILT_ROWS, CHOICE_ROWS, PAIR_ROWS = 6000, 2000, 2000
 PARTS_MOST = 16  # of a union, beyond which its draws are fitted anew
 CLIP, ROWS_A_PRODUCT, RELU, RIDGE = 4.5, 20.0, 64, 1e-4  # of the balancing, as in chains
@@ -157,6 +165,7 @@ def fit_reference(
     frame: Frame,
     cells: Float[Tensor, "n c"],
     *,
+    usual: UsualCells,
     rows: int,
     density: str = "auto",
     bandwidth: float | None = None,
@@ -164,11 +173,13 @@ def fit_reference(
 ) -> tuple[Reference, OwnErrors]:
     """Reference draws for `rows` rows, of which `cells` are a random part; and how far they are from held-out ones.
 
-    `bandwidth` is that of the MMD, where it is to be that of other rows.
+    `usual` takes the rare cells out of those that anything is learnt of. `bandwidth` is that of the MMD, where it is to
+    be that of other rows.
     """
     order = torch.randperm(len(cells), generator=rng.fork(seed, "held"))
-    held = max(min(int(HELD_SHARE * len(cells)), HELD_MOST, len(cells) - LEAST_ROWS), 0)
-    own, other = cells[order[held:]], cells[order[:held]]
+    held = min(max(int(HELD_SHARE * len(cells)), HELD_LEAST), HELD_MOST)
+    held = held if len(cells) - held >= LEAST_ROWS else 0
+    own, other = usual(cells[order[held:]]), usual.told(cells[order[:held]], len(cells))
     seen_of = _seen_of(frame)
     p, h = seen_of_cells(frame, own), seen_of_cells(frame, other)
     given = own if frame.density_of_cells else p
@@ -177,7 +188,7 @@ def fit_reference(
     fitted = chosen.fit(given, kinds, seed=rng.child_seed(seed, "density"))
     count, draw_seed = min(max(2 * len(own), DRAWS_LEAST), DRAWS_MOST), rng.child_seed(seed, "draws")
     drawn = fitted.draw(count, seed=draw_seed)
-    weights = _tilted(p, seen_of(drawn), seed).float()
+    weights = on_log_grid(_tilted(p, seen_of(drawn), seed)).float()
     reference = Reference((Part(fitted, rows, draw_seed, weights),))
     return reference, own_errors(frame, other, h, drawn, weights.double(), seed, bandwidth)
 
@@ -245,6 +256,12 @@ def _tilted(p: Float[Tensor, "n k"], draws: Float[Tensor, "m k"], seed: int) -> 
     ).exp()
 
 
+def on_log_grid(weights: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+    """Weights that sum to one, their ratios to equal weights powers of exp(WEIGHT_GRID)."""
+    steps = ((weights * len(weights)).log() / WEIGHT_GRID).round()
+    return torch.softmax(steps * WEIGHT_GRID, 0)
+
+
 def own_errors(
     frame: Frame,
     held: Float[Tensor, "h c"],
@@ -271,7 +288,15 @@ def own_errors(
     w = weights[rows_y] / weights[rows_y].sum()
     found["mmd2"] = mmd(x[rows_x], y[rows_y], q_weights=w, bandwidth=bandwidth)
     found["kid"] = kid(x[rows_x], y[rows_y], q_weights=w)
-    return OwnErrors(found, len(held))
+    return OwnErrors({name: _rounded(one) for name, one in found.items()}, len(held))
+
+
+def _rounded(found: Estimate) -> Estimate:
+    """To a hundredth of its standard error; details to three digits."""
+    ends = {key: rounded_number(getattr(found, key), found.std_error) for key in ("value", "low", "high")}
+    details = {key: significant(x) if isinstance(x, float) else x for key, x in found.details.items()}
+    worth = found.ess if found.ess is None else significant(found.ess)
+    return found.but(**ends, std_error=significant(found.std_error), ess=worth, details=details)
 
 
 def features_of_draws(

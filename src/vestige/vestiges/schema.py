@@ -9,24 +9,26 @@ at a table; from then on `cells` turns any table with these columns into numbers
 
 `features` expands cells for metrics: a number v becomes (v - c) / s, where v is missing it becomes 0 and, if the first
 table had missing values in this column, an indicator says so; a category becomes one 0/1 feature a code and one for
-"missing", each as (x - c) / s too. All are clipped at +-20. The constants are frozen with the schema.
+"missing", each as (x - c) / s too. All are clipped at +-20. The constants are frozen with the schema. A *sparse*
+column, which fewer than 50 rows leave (`rare`), has 0 and 1 as its cells: equal to its usual value, or not.
 
 **Nothing of a single row is kept.**
 - Only a text that at least 50 rows have gets a code, at most 32 of a column; all other texts are "other". False and
   true always have their codes. Nearly unique text (more than 32 different ones, in more than half of the rows) is left
   out, as is a column without a value. A constant column stays: a new value in it is drift.
-- c is the median and s is 1.4826 times the median distance from it of the rows that differ from it, which is the
-  standard deviation of a Gaussian and survives a column that is mostly zero. Fewer than 50 such rows count as none, and
-  s is |c| then, or 1. s is rounded to two significant digits, c to a multiple of s's second digit: neither is the value
-  of a row, except where values are that coarse themselves.
-- The share of a code is c of its feature, with s = sqrt(c (1 - c)), at least 1/20, rounded alike; a code of fewer than
-  50 of n rows counts as 25 / n. Whether a column had a missing value is one bit.
+- c is the median and s the median distance from it of the rows that differ, as of a Gaussian (`rare.scale_of`), s
+  rounded to two significant digits and c to a multiple of s's second digit: neither is the value of a row, except where
+  values are that coarse themselves. Of a sparse column its mode is kept, which nearly all rows have.
+- The share of a code is c of its feature, with s = sqrt(c (1 - c)), at least 1/20, rounded alike; a code that fewer
+  than 50 rows have, or lack, has c = 0, or 1, and s = 1, however many they are. Fewer than 50 missing cells count as
+  none, and fewer than 50 numbers that are not whole make no column of fractions.
 
 **New tables** are aligned where that is safe, with a note: columns in another order, columns that are new, names that
 differ in capitals or blanks, whole numbers where texts were and all of which are known as texts, 0 and 1 for booleans.
 Columns that are gone, have another name or another kind are refused with their names and the nearest name there is.
 Unknown texts count as "other" (a note), and so do missing values where there were none; of numbers these are filled
-and leave no trace in `features`, which is a warning, but the cells are NaN, which the drift test sees.
+and leave no trace in `features`, which is a warning, but the cells are NaN, which the drift test sees. Notes may be
+stored (a monitor does), so they repeat no text of a new row, and of fewer than 50 rows say only that.
 
 **Larger than memory**: kinds, missing values and numbers of rows of each text are `SchemaCounts`, which are added up
 batch by batch and merge exactly; medians come from a random sample of rows (`batches.survey` draws 20 000 in the same
@@ -53,6 +55,7 @@ from torch import Tensor
 
 from vestige.core import InputError, checks
 from vestige.core.numerics import on_grid, two_digits
+from vestige.core.rounding import ROWS_TOGETHER
 from vestige.data.readers.columns import (
     MAX_CATEGORIES,
     MICROSECONDS_A_DAY,
@@ -67,12 +70,12 @@ from vestige.data.readers.columns import (
     plain,
     ranked,
 )
+from vestige.store import newer
+from vestige.vestiges.rare import CLIP, scale_of, sparse_mode
 
-FEWEST = 50  # rows that a schema is made from, that a text needs for a code, and that a scale needs
-CLIP = 20.0  # the largest size of a feature
+FEWEST = ROWS_TOGETHER  # rows that a schema is made from, that a text needs for a code, and that a scale needs
 MOST_TEXTS = 50_000  # different texts of a column that are counted
 NEAR = 0.6  # how alike a name must be to be suggested
-GAUSSIAN = 1.4826  # standard deviation of a Gaussian over its median distance from the median
 LEFT_OUT = "left out"
 BOOLEANS = ("false", "true")
 OTHER = "(other)"
@@ -86,7 +89,7 @@ class ColumnCounts:
     kind: str  # number, boolean, date, text or empty
     rows: int
     missing: int
-    whole: bool = True  # every value is a whole number, or a whole day
+    fractions: int = 0  # values that are no whole number, or no whole day
     dates: bool = False  # it is text, all of it ISO 8601 dates
     texts: Mapping[str, int] = field(default_factory=dict)
 
@@ -97,20 +100,26 @@ class ColumnCounts:
         if kind == "text":
             parts = [part]
             dates = joint_kind(name, parts, [origin]) == "date"
-            whole = dates and _whole(floats(parts[0], name, origin))
-            return cls(kind, rows, missing, whole, dates, _reduced(dict(ranked(part))))
+            fractions = _fractions(floats(parts[0], name, origin)) if dates else 0
+            return cls(kind, rows, missing, fractions, dates, _reduced(dict(ranked(part))))
         if kind == "boolean":
             return cls(kind, rows, missing, texts=dict(ranked(part.cast(pa.large_string()))))
-        return cls(kind, rows, missing, _whole(floats(part, name, origin, first_row=first_row)))
+        return cls(kind, rows, missing, _fractions(floats(part, name, origin, first_row=first_row)))
 
     @property
     def final(self) -> str:
         """The kind that the column has when all rows were seen."""
         return "date" if self.dates else self.kind
 
+    @property
+    def whole(self) -> bool:
+        """Whether its values are whole numbers, or whole days; a few others do not count."""
+        return self.fractions < FEWEST and (not self.fractions or 2 * self.fractions < self.rows - self.missing)
+
     def merge(self, other: ColumnCounts, name: str) -> ColumnCounts:
         """Of the rows of both; a column that is text here and numbers there is refused."""
-        rows, missing, whole = self.rows + other.rows, self.missing + other.missing, self.whole and other.whole
+        rows, missing = self.rows + other.rows, self.missing + other.missing
+        fractions = self.fractions + other.fractions
         told = [one for one in (self, other) if one.kind != "empty"]
         kinds = {one.kind for one in told}
         dates = bool(told) and all(one.dates or one.kind == "date" for one in told) and "text" in kinds
@@ -120,15 +129,15 @@ class ColumnCounts:
         kind = "empty" if not kinds else "number" if kinds == {"number", "boolean"} else max(kinds)  # text over date
         both = {**self.texts, **other.texts} if kind in ("text", "boolean") else {}
         texts = {text: self.texts.get(text, 0) + other.texts.get(text, 0) for text in both}
-        return ColumnCounts(kind, rows, missing, whole, dates, _reduced(texts))
+        return ColumnCounts(kind, rows, missing, fractions, dates, _reduced(texts))
 
 
 def _rows(counts: Sequence[ColumnCounts], kind: str) -> int:
     return sum(one.rows - one.missing for one in counts if one.kind == kind)
 
 
-def _whole(values: NDArray[np.float64]) -> bool:
-    return bool((np.floor(values) == values)[~np.isnan(values)].all())
+def _fractions(values: NDArray[np.float64]) -> int:
+    return int((np.floor(values) != values)[~np.isnan(values)].sum())
 
 
 def _reduced(texts: dict[str, int]) -> dict[str, int]:
@@ -181,6 +190,7 @@ class SchemaColumn:
     centres: tuple[float, ...] = ()  # of its features
     spreads: tuple[float, ...] = checks.option((), above=0)
     why: str = ""  # it was left out, or is of little use
+    mode: float | None = newer(None)  # of a sparse column: cells are 0 where they equal it, and 1 elsewhere
 
     def __post_init__(self) -> None:
         checks.declared(self)
@@ -206,7 +216,7 @@ class SchemaColumn:
     @property
     def fill(self) -> float:
         """What stands for a missing number."""
-        return self.centres[0]
+        return self.centres[0] if self.mode is None else self.mode
 
     def expand(self, cells: Float64[Tensor, " n"]) -> Float64[Tensor, "n d"]:
         """The features of this column."""
@@ -215,7 +225,7 @@ class SchemaColumn:
             codes = torch.where(missing, len(self.categories) + 1, cells).long()
             raw = torch.nn.functional.one_hot(codes, len(self.features)).to(cells.dtype)
         else:
-            filled = torch.where(missing, self.fill, cells)
+            filled = torch.where(missing, self.centres[0], cells)
             raw = torch.stack([filled, missing.to(cells.dtype)], 1) if self.has_missing else filled[:, None]
         centre, spread = (cells.new_tensor(constants) for constants in (self.centres, self.spreads))
         return ((raw - centre) / spread).clamp(-CLIP, CLIP)
@@ -228,6 +238,9 @@ class SchemaColumn:
             if self.kind == "boolean":
                 return pc.take(pa.array([False, True, None]), codes)
             return pc.take(pa.array([*self.categories, OTHER], pa.string()), codes)
+        if self.mode is not None:  # of another value is only known that it is another
+            cells = torch.where(cells == 0, self.mode, torch.nan)
+            missing = cells.isnan().numpy()
         values = (cells.round() if self.whole else cells).numpy()
         if self.kind == "date":
             scale, type_ = (1, pa.date32()) if self.whole else (MICROSECONDS_A_DAY, pa.timestamp("us"))
@@ -401,7 +414,7 @@ def _nearest(name: str, others: Sequence[str]) -> str:
 
 
 def _column(name: str, sample: pa.ChunkedArray, counts: ColumnCounts, origin: str) -> SchemaColumn:
-    kind, has_missing = counts.final, counts.missing > 0
+    kind, has_missing = counts.final, counts.missing >= FEWEST
     if kind == "empty":
         return SchemaColumn(name, LEFT_OUT, why="no value in any row")
     if kind == "boolean":
@@ -416,11 +429,13 @@ def _column(name: str, sample: pa.ChunkedArray, counts: ColumnCounts, origin: st
     parts = [part]
     joint_kind(name, parts, [origin])  # dates that are spelt become dates
     values = floats(parts[0], name, origin)
-    centre, spread = scale_of(values[~np.isnan(values)])
+    known = values[~np.isnan(values)]
+    mode = sparse_mode(known)
+    centre, spread = scale_of(known) if mode is None else (0.0, 1.0)
     share, deviation = share_scale(counts.missing, counts.rows)
     marked = 2 if has_missing else 1
     centres, spreads = (centre, share)[:marked], (spread, deviation)[:marked]
-    return SchemaColumn(name, kind, (), counts.whole, has_missing, centres, spreads)
+    return SchemaColumn(name, kind, (), counts.whole, has_missing, centres, spreads, mode=mode)
 
 
 def _category(name: str, kind: str, categories: Sequence[str], counts: ColumnCounts) -> SchemaColumn:
@@ -428,23 +443,14 @@ def _category(name: str, kind: str, categories: Sequence[str], counts: ColumnCou
     rows = [*kept, counts.rows - counts.missing - sum(kept), counts.missing]
     centres, spreads = zip(*(share_scale(count, counts.rows) for count in rows), strict=True)
     why = "" if categories else f"no text in at least {FEWEST} rows: only whether it is missing can be told"
-    return SchemaColumn(name, kind, tuple(categories), True, counts.missing > 0, centres, spreads, why)
-
-
-def scale_of(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Centre and spread of numbers, rounded; see the docstring of the module."""
-    if not len(values):  # missing in the whole sample
-        return 0.0, 1.0
-    centre = float(np.median(values))
-    away = np.abs(values - centre)
-    away = away[away > 0]
-    spread = two_digits(GAUSSIAN * float(np.median(away)) if len(away) >= FEWEST else abs(centre) or 1.0)
-    return on_grid(centre, spread), spread
+    return SchemaColumn(name, kind, tuple(categories), True, counts.missing >= FEWEST, centres, spreads, why)
 
 
 def share_scale(count: int, n: int) -> tuple[float, float]:
     """Share of a 0/1 feature and its standard deviation, rounded; see the docstring of the module."""
-    share = count / n if count >= FEWEST else min(0.5, FEWEST / 2 / n)
+    if min(count, n - count) < FEWEST:
+        return float(count >= FEWEST), 1.0
+    share = count / n
     spread = two_digits(max(math.sqrt(share * (1 - share)), 1 / CLIP))
     return on_grid(share, spread), spread
 
@@ -456,7 +462,11 @@ def _reported(column: SchemaColumn) -> Column:
         treatment = f"one of {len(column.categories)} categories, other or missing"
     else:
         treatment = "days since 1970" if column.kind == "date" else "as it is"
-        treatment += f", minus {column.fill:.6g}, over {column.spreads[0]:.6g}"
+        treatment += (
+            f", minus {column.fill:.6g}, over {column.spreads[0]:.6g}"
+            if column.mode is None
+            else f", but only whether it is {column.mode:.6g}, as in all rows but fewer than {FEWEST}"
+        )
         treatment += "; missing ones are marked" if column.has_missing else ""
     return Column(column.name, column.kind, treatment, column.features, (column.why,) if column.why else ())
 
@@ -467,7 +477,8 @@ def _cells(column: SchemaColumn, part: pa.Array, origin: str) -> tuple[NDArray[n
     missing = int(np.isnan(values).sum())
     if not missing or column.has_missing:
         return values, notes, []
-    told = f"'{column.name}' is missing in {missing} of {len(values)} rows of {origin}, and was never so in the data"
+    seldom = f"and was so in fewer than {FEWEST} rows of the data"
+    told = f"'{column.name}' is missing in {_few(missing)} of {len(values)} rows of {origin}, {seldom}"
     if column.is_category:
         return values, [*notes, told], []
     blind = (
@@ -483,7 +494,15 @@ def _numbers(column: SchemaColumn, part: pa.Array, origin: str) -> tuple[NDArray
         kind = joint_kind(column.name, parts, [origin])
     if kind not in ("empty", column.kind) and not (column.kind == "number" and kind == "boolean"):
         _refuse_kind(column, part, kind, origin)
-    return floats(parts[0], column.name, origin), []
+    values = floats(parts[0], column.name, origin)
+    if column.mode is None:
+        return values, []
+    return np.where(np.isnan(values), np.nan, values != column.mode), []
+
+
+def _few(count: int) -> str:
+    """A number of rows, or that they are few."""
+    return str(count) if count >= FEWEST else f"fewer than {FEWEST}"
 
 
 def _codes(column: SchemaColumn, part: pa.Array, origin: str) -> tuple[NDArray[np.float64], list[str]]:
@@ -504,9 +523,9 @@ def _codes(column: SchemaColumn, part: pa.Array, origin: str) -> tuple[NDArray[n
         _refuse_kind(column, part, kind, origin)
     codes = coded(part, column.categories)
     k = len(column.categories)
-    if len(others := np.flatnonzero(codes == k)):
-        told = f"{len(others)} of {len(codes)} rows of {origin} count as 'other' in '{column.name}'"
-        notes.append(f"{told}: their texts, such as '{str(part[int(others[0])])[:40]}', have no code of their own")
+    if others := int((codes == k).sum()):
+        told = f"{_few(others)} of {len(codes)} rows of {origin} count as 'other' in '{column.name}'"
+        notes.append(f"{told}: their texts have no code of their own")
     return np.where(codes > k, np.nan, codes.astype(np.float64)), notes
 
 

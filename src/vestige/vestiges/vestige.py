@@ -33,11 +33,13 @@ from vestige.densities import DENSITIES
 from vestige.features import FEATURES
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID
+from vestige.store import newer
 from vestige.vestiges.batches import held
 from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.fid_statistics import FidStatistics
 from vestige.vestiges.frame import Frame
 from vestige.vestiges.kept import KeptData
+from vestige.vestiges.rare import UsualCells
 from vestige.vestiges.reference import OwnErrors, Reference, features_of_draws, refit_errors, seen_of_cells
 from vestige.vestiges.schema import Aligned, Schema
 from vestige.vestiges.two_sets import Comparison, compare
@@ -75,7 +77,7 @@ class Vestige(KeptData):
     (400, torch.Size([3, 2]))
     """
 
-    version: ClassVar[int] = 1  # raised when the same rows leave something else
+    version: ClassVar[int] = 2  # 2: rounded, and nothing of fewer than 50 rows
 
     frame: Frame
     sketch: Sketch
@@ -83,6 +85,7 @@ class Vestige(KeptData):
     errors: OwnErrors
     seed: int
     made_by: str = __version__
+    usual: UsualCells | None = newer(None)  # what stands for cells that few rows had
 
     @property
     def n(self) -> int:
@@ -112,6 +115,10 @@ class Vestige(KeptData):
     def cells(self, rows: Any, origin: str = "new") -> Aligned:  # noqa: ANN401 - whatever `keep` takes
         """Rows in the frame of this vestige; those that do not fit are refused with their names."""
         return self.frame.cells(held(rows, name=origin, owner="Vestige").rows, origin)
+
+    def comparable(self, cells: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
+        """New rows as metrics and divergences see them: without cells that may be as rare as those that were hidden."""
+        return cells if self.usual is None else self.usual.told(cells, self.n)
 
     @functools.cached_property
     def draws(self) -> tuple[Float[Tensor, "m c"], Float[Tensor, " m"]]:
@@ -145,7 +152,7 @@ class Vestige(KeptData):
         n = checks.whole(n, "n", "Vestige.draw", low=1)
         drawn, weights = self.draws
         picked = drawn[torch.multinomial(weights, n, replacement=True, generator=rng.fork(seed, "vestige draw"))]
-        return picked if self.frame.schema is None else self.frame.schema.table(picked)
+        return self.frame.rows(picked)
 
     def merge(self, other: Vestige) -> Vestige:
         """What remains of both sets of rows, which must have been kept in one frame (`keep(..., like=)`)."""
@@ -161,7 +168,8 @@ class Vestige(KeptData):
         union = self.reference.parts + other.reference.parts
         if len(reference.parts) < len(union):
             errors = errors.through(refit_errors(self.frame, Reference(union), reference, self.seed))
-        return replace(self, sketch=sketch, reference=reference, errors=errors)
+        usual = self.usual if self.usual is None or other.usual is None else self.usual.merge(other.usual)
+        return replace(self, sketch=sketch, reference=reference, errors=errors, usual=usual)
 
     def save(self, path: str | Path) -> Path:
         """Write the one file, whole or not at all."""

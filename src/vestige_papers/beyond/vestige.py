@@ -39,13 +39,14 @@ from vestige.continual.record import Record
 from vestige.core import Estimate, NotEstimable, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike
 from vestige.features import ClassifierFeatures
+from vestige.features.kept import ROWS_A_DIRECTION
 from vestige.metrics import FID, fid
 from vestige.ratios.cross_fit import held_out
 from vestige.ratios.divergences import learnt
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, half, line
 from vestige.vestiges import Vestige, compare, keep
 from vestige.vestiges.drift_test import DriftTest
-from vestige.vestiges.frame import COMPONENTS, ROWS_A_DIRECTION
+from vestige.vestiges.frame import COMPONENTS
 from vestige.vestiges.schema import Schema
 from vestige_papers.beyond import drifting_tables
 from vestige_papers.beyond.drifting_tables import DRIFTS, TABLES

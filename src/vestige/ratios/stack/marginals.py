@@ -12,7 +12,7 @@ value of a row. Beyond the outermost ones the map goes on with the logarithm of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -71,6 +71,22 @@ class Columns:
             knots = torch.cat([inner[0] - far.flip(0), inner, inner[-1] + far])
             maps.append((middle, width, knots, torch.cat([level[0] - step.flip(0), level, level[-1] + step])))
         return cls(*(torch.stack(part) for part in zip(*maps, strict=True)))
+
+    def without_extremes(self, share: float) -> Columns:
+        """The same up to the knots beyond which a `share` of the rows lies; farther out as a normal of this width."""
+        z = torch.linspace(-REACH, REACH, KNOTS, dtype=torch.float64)
+        level = torch.special.ndtr(z)
+        known = (torch.minimum(level, 1 - level) >= min(share, 0.49)).nonzero()[:, 0]
+        low, high = int(known[0]), int(known[-1])
+        inside = slice(DOUBLINGS, DOUBLINGS + KNOTS)
+        inner, heights = self.knots[:, inside], self.heights[:, inside]
+        nearest = torch.arange(KNOTS).clamp(low, high)  # of the knots that stay
+        inner, heights = (x[:, nearest] + (z - z[nearest]) for x in (inner, heights))
+        far = 2.0 ** torch.arange(1, DOUBLINGS + 1, dtype=torch.float64) - 1
+        step = TAIL_STEP * torch.arange(1, DOUBLINGS + 1, dtype=torch.float64)
+        knots = torch.cat([inner[:, :1] - far.flip(0), inner, inner[:, -1:] + far], 1)
+        heights = torch.cat([heights[:, :1] - step.flip(0), heights, heights[:, -1:] + step], 1)
+        return replace(self, knots=knots, heights=heights)
 
     def scaled(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Distance from the median in units of a normal's deviation."""

@@ -2,9 +2,9 @@
 
 A number's code is its bin, or its atom: a value that at least `MIN_ROWS` rows, and a share `MIN_SHARE` of them, have in
 common (a zero of a sparse column, a whole number). Bins lie between quantiles of what is no atom. Their edges are
-rounded to two significant digits of the column's scale, so that an edge is not the value of a row. A category's code is
-its own where that many rows have it; the others share one. The last two codes are "rare", the categories that share
-one, and "missing".
+rounded to two significant digits of the column's scale, so that an edge is not the value of a row. Codes of fewer rows
+count as having none. A category's code is its own where that many rows have it; the others share one. The last two
+codes are "rare", the categories that share one, and "missing".
 
 A code of a number has a rank score: the mid-rank of its rows, mapped to [-1, 1] and standardised. Categories have no
 order, and missing cells no rank: their score is 0. Where rows are too few for four bins, bins and ranks are those of a
@@ -21,7 +21,10 @@ from jaxtyping import Float, Int
 from scipy.special import ndtr
 from torch import Tensor
 
-MIN_ROWS = 50  # that a bin, an atom, a category or a leaf holds
+from vestige.core.rounding import ROWS_TOGETHER
+from vestige.vestiges.rare import scale_of
+
+MIN_ROWS = ROWS_TOGETHER  # that a bin, an atom, a category or a leaf holds
 MIN_SHARE = 0.01  # of the rows, the same
 ATOM_SHARE = 0.03  # of the rows from which on a value of a number is an atom
 REACH = 4.0  # scales from the centre at which the standard score of a number is clipped
@@ -100,9 +103,8 @@ class CodedColumn:
 
 
 def _told(counts: Int[Tensor, " k"], n: int) -> Float[Tensor, " k"]:
-    """Shares of `n` rows; of fewer than `MIN_ROWS` it is only told that there are some, as if they were half of it."""
-    some = (counts > 0) & (counts < MIN_ROWS)
-    return torch.where(some, MIN_ROWS // 2, counts).to(torch.float64) / n
+    """Shares of `n` rows; fewer than `MIN_ROWS` count as none."""
+    return torch.where(counts < MIN_ROWS, 0, counts).to(torch.float64) / n
 
 
 def _normal(x: Float[Tensor, " n"], centre: float, scale: float) -> CodedColumn:
@@ -132,8 +134,8 @@ def _centre_and_scale(x: Float[Tensor, " n"]) -> tuple[float, float]:
     spreads = [float(high - low) for low, high in ((at[2], at[4]), (at[1], at[5]), (at[0], at[6]))]
     normal = (NORMAL_IQR, 2.563, 3.290)
     scale = next((s / w for s, w in zip(spreads, normal, strict=True) if s > 0), 0.0)
-    if not scale > 0:
-        scale = float(x.std()) if len(x) > 1 and float(x.std()) > 0 else 1.0
+    if not scale > 0:  # the spread of those that differ from the median
+        return scale_of(x.numpy())
     scale = float(f"{scale:.1e}")
     return float(rounded(at[3][None], scale)), scale
 

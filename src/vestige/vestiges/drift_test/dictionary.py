@@ -27,13 +27,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.special import ndtri
 from torch import Tensor
 
 from vestige.core import rng
+from vestige.core.rounding import rounded
 from vestige.vestiges.drift_test import trees
 from vestige.vestiges.drift_test.columns import MIN_ROWS, MIN_SHARE, CodedColumn
+from vestige.vestiges.rare import masks_of
 
 FAMILIES = ("columns", "pairs", "triples", "leaves", "random")
 LEARNT = ("pairs", "triples", "leaves")
@@ -50,6 +52,7 @@ RANK, SQUARE, ROOT = -1, -2, -3  # what a product takes of a rank score: itself,
 SHAPES = ("mean rank", "spread of ranks", "mean", "spread")
 WIDTHS = (0.5, 1.0, 2.0)  # of random features, in median distances
 SCREENED_SCORES = 64  # scores that screening looks at
+PRODUCT_ROWS, MOST_MASKED = 5000, 200  # that `rests_on_few` looks at, and products at a time
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ class Dictionary:
         )  # fmt: skip
         codes = blank._codes(cells)
         raw = blank._units(codes)
-        mean, scale = raw.mean(1), _deviation(raw)
+        scale = _deviation(raw)
+        mean, scale = rounded(raw.mean(1), scale / n**0.5), rounded(scale, scale / (2 * n) ** 0.5)
         values = (raw - mean[:, None]) / scale[:, None]
         pairs = _pairs(values[: len(units)], [u[0] for u in units], learn, seed)
         triples = _triples(values[len(units) :], learn, seed) + len(units)
@@ -164,6 +168,35 @@ class Dictionary:
             torch.cos(self.frequencies.double() @ self._normal(codes) + self.phases.double()[:, None]),
         ]  # fmt: skip
 
+    def counted(self) -> Bool[Tensor, " f"]:
+        """Which functions are indicators, whose sums are numbers of rows."""
+        found = torch.zeros(sum(self.sizes.values()), dtype=torch.bool)
+        found[: self.indicators.shape[1]] = True
+        found[self.spans["leaves"]] = True
+        return found
+
+    def rests_on_few(self, cells: Float[Tensor, "n c"]) -> Bool[Tensor, " f"]:
+        """Products whose scores leave their usual values together in fewer than MIN_ROWS of the rows.
+
+        Of an indicator both values count as usual, of another score one that more than half of the rows have: about
+        these a sum of products is a sum over the rows that leave all of them.
+        """
+        raw = self._units(self._codes(cells[:PRODUCT_ROWS]))
+        masks, owner, _ = masks_of(raw.mT)
+        away = torch.cat([masks.mT.float(), torch.ones(1, raw.shape[1])])
+        own = [[k for k, one in enumerate(owner) if one == u] or [len(owner)] for u in range(len(raw))]
+        either = torch.tensor([[ids[0], ids[-1]] for ids in own]).reshape(-1, 2)
+        few = torch.zeros(sum(self.sizes.values()), dtype=torch.bool)
+        for name, places in (("pairs", self.pairs), ("triples", self.triples)):
+            least = torch.full((places.shape[1],), torch.inf)
+            for sides in itertools.product((0, 1), repeat=len(places)):
+                ids = [either[place, side] for place, side in zip(places, sides, strict=True)]
+                for part in torch.arange(places.shape[1]).split(MOST_MASKED):
+                    together = math.prod([away[one[part]] for one in ids[1:]], start=away[ids[0][part]])
+                    least[part] = torch.minimum(least[part], together.sum(1))
+            few[self.spans[name]] = least < MIN_ROWS
+        return few
+
     def _codes(self, cells: Float[Tensor, "n c"]) -> Int[Tensor, "c n"]:
         turned = cells.T.contiguous()
         return torch.stack([column.codes(turned[j]) for j, column in enumerate(self.columns)])
@@ -209,12 +242,13 @@ def _tested(column: CodedColumn, n: int) -> list[int]:
     least = max(MIN_ROWS / n, MIN_SHARE)
     codes = [k for k in range(column.size) if least <= column.shares[k] <= 1 - least]
     codes = codes[:1] if len(codes) == 2 else codes
-    return codes + [k for k in (column.size - 2, column.size - 1) if column.shares[k] == 0 and _can_occur(column, k)]
+    new = [*range(column.bins), column.size - 2, column.size - 1]
+    return codes + [k for k in new if column.shares[k] == 0 and _can_occur(column, k)]
 
 
 def _can_occur(column: CodedColumn, code: int) -> bool:
     """Numbers have no rare categories."""
-    return column.kind == "category" or code == column.size - 1
+    return column.kind == "category" or code != column.size - 2
 
 
 def _common(column: CodedColumn, n: int, codes: range) -> list[int]:

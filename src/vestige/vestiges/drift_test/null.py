@@ -30,10 +30,14 @@ from numpy.typing import NDArray
 from scipy import special
 from torch import Tensor
 
+from vestige.core.rounding import rounded
+
+DRAWS = 1000
 TAIL = 0.1  # share of draws that are its tail
 LEVELS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, TAIL)
 MIN_TAIL_MEAN, MAX_TAIL_MEAN = 0.7, 3.0
 LEAST_P = 1e-12
+QUIET, SILENT = 1e-4, 1e6  # a statistic whose median is so near its least value is silent: quantiles make its p one
 SUM, MAX, SMALLEST = "sum", "max", "smallest"
 _Array = NDArray[np.float64]
 
@@ -99,14 +103,26 @@ class Tables:
         for g in range(sizes):
             for s, kind in enumerate(kinds):
                 q = draws[g, :, s].double().numpy()
-                law = _matched_gamma(q) if kind == SUM else (_matched_count(_single(q, kind)), 0.0, 0.0)
+                quiet = float(np.median(q) - q.min()) < QUIET  # nearly all is hidden, and the rest says nothing
+                law = (1.0, 1.0, 0.0) if quiet else (_matched_count(_single(q, kind)), 0.0, 0.0)
+                law = _matched_gamma(q) if kind == SUM and not quiet else law
                 surprise = -_log_p(q, kind, law)
                 matched[g, s] = torch.tensor(law)
                 quantiles[g, s] = torch.as_tensor(np.quantile(surprise, 1 - np.array(LEVELS)))
+                if quiet:
+                    quantiles[g, s] = SILENT * torch.arange(1, len(LEVELS) + 1)
                 beyond = surprise[surprise > float(quantiles[g, s, -1])] - float(quantiles[g, s, -1])
                 tail[g, s] = float(beyond.mean()) if len(beyond) else 1.0
         tail = ((tail + tail.mean(0)) / 2).clamp(MIN_TAIL_MEAN, MAX_TAIL_MEAN)
         return cls(tuple(kinds), matched, quantiles, tail)
+
+    def rounded(self) -> Tables:
+        """To what DRAWS draws can support: a hundredth of 1/30 of a number, or of 1/30 where it is smaller than one."""
+        matched, quantiles, tail = (
+            rounded(x, x.abs().clamp_min(least) / DRAWS**0.5)
+            for x, least in ((self.matched, 1e-300), (self.quantiles, 1.0), (self.tail, 1.0))
+        )
+        return Tables(self.kinds, matched, quantiles, tail)
 
     def log_p(self, q: Float[Tensor, "b s"], at: int) -> Float[Tensor, "b s"]:
         """log p of statistics at the size of place `at`."""
@@ -193,6 +209,10 @@ class Null:
         low, share = int(place), place - int(place)
         logs = tables.log_p(q, low)
         return logs if share == 0 else (1 - share) * logs + share * tables.log_p(q, low + 1)
+
+    def rounded(self) -> Null:
+        """With rounded tables."""
+        return Null(self.sizes, self.family, self.statistics.rounded(), self.families.rounded(), self.whole.rounded())
 
     def averaged(self, other: Null, share: float) -> Null:
         """With weight `share` on this one; both have the same statistics and sizes."""

@@ -5,9 +5,14 @@ Kept of the reference are n and, for every function f of the `Dictionary`, sum f
     z = (mean_p f - mean_q f) / sqrt(v (1/n + 1/m)),   v = ((n - 1) s_p^2 + (m - 1) s_q^2) / (n + m - 2),
 
 with the *pooled* variance: with that of the reference alone the level of a 5 % test is .09-.10. A family's statistics
-are the sum of its z^2 and the largest of them, and the families are combined by the smallest p-value (`null`). The
-indicator of a code that no row of the reference has (a new category, a first missing cell) has no variance to be held
-against: it counts with that of a share of max(10/n, .01).
+are the sum of its z^2 and the largest of them, and the families are combined by the smallest p-value (`null`).
+
+Nothing that is stored belongs to fewer than 50 rows. Of an indicator that fewer than 50 rows have, or lack, it is only
+known that they are from 0 to 50 (`hidden`), and of a product that rests on so few rows, nothing. Such a mean is known
+up to an interval, and mean_q f counts by how far it lies outside of it: what is new must be more than 50/n of the new
+rows to be seen, and the level holds wherever in the interval the mean is. An indicator that is hidden has no variance
+to be held against: it counts with that of a share of max(50/n, .01). Sums are rounded to a hundredth of their standard
+error, those of squares as if f were normal.
 
 Learnt families have an n of their own: `of` sets rows aside on which the dictionary is fitted, which only the other
 families count. Fewer than 300 such rows learn nothing, and every family is then taken of all rows.
@@ -16,8 +21,6 @@ With `block` = b rows are taken b at a time, in the order in which they come: ev
 block, and n and m count blocks. That is the moving-block variance of autocorrelated rows with blocks side by side, and
 the bootstrap draws whole blocks; it holds for b well above the time in which rows forget (Künsch 1989). Rows left over
 at the end of a batch are not counted, so batches should be multiples of b.
-
-Nothing that is stored belongs to fewer than 50 rows of the sample the dictionary was fitted on, and no number to a row.
 """
 
 from __future__ import annotations
@@ -26,27 +29,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vestige.core import InputError, checks, rng
 from vestige.core.checks import refuse
-from vestige.store import encode
+from vestige.core.rounding import rounded
+from vestige.store import encode, newer
 from vestige.vestiges.drift_test.columns import MIN_ROWS, MIN_SHARE
 from vestige.vestiges.drift_test.dictionary import FAMILIES, LEARN_ROWS, Dictionary
-from vestige.vestiges.drift_test.null import MAX, SUM, Null
+from vestige.vestiges.drift_test.null import DRAWS, MAX, SUM, Null
 
 MIN_NEW_ROWS, MIN_NEW_BLOCKS = 30, 10
 SIZES = (30, 100, 300, 1000, 3000, 10_000)
 BLOCK_SIZES = (10, 30, 100, 300, 1000)
 LEARN_SHARE, MOST_LEARN_ROWS = 0.3, 5000
 POOL = 3000  # units that the null is drawn from
-DRAWS = 1000
 MOST_WORK = 4e9  # functions x units x draws of one product
 MOST_NARROWED = 0.5
 CHUNK = 2048  # rows at a time
 KINDS = ("number", "category")
-NEW_SHARE = 10  # rows: share of the reference that stands for that of a code it has not
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class FunctionSums:
     units_learnt: int  # of the learnt families
     total: Float[Tensor, " f"]
     squares: Float[Tensor, " f"]
+    hidden: Float[Tensor, " f"] | None = newer(None)  # by how much `total` may be too small; infinite: it is not known
 
     def __add__(self, other: FunctionSums) -> FunctionSums:
         return FunctionSums(
@@ -85,7 +88,27 @@ class FunctionSums:
             self.units_learnt + other.units_learnt,
             self.total + other.total,
             self.squares + other.squares,
+            self.slack() + other.slack(),
         )
+
+    def slack(self) -> Float[Tensor, " f"]:
+        """`hidden`, which is none where nothing is said."""
+        return torch.zeros_like(self.total) if self.hidden is None else self.hidden
+
+    def told(self, counted: Bool[Tensor, " f"], n: Float[Tensor, " f"], block: int) -> FunctionSums:
+        """Without those over few of `n` units: `counted` are numbers of rows, what is not known counts as 0."""
+        unknown, least = self.slack().isinf(), MIN_ROWS / block
+        below, above = counted & (self.total < least), counted & (self.total > n - least)
+        total = torch.where(below | unknown, 0.0, torch.where(above, (n - least).clamp_min(0), self.total))
+        squares = torch.where(below | above | unknown, total, self.squares)
+        hidden = torch.where(below | above, self.slack().clamp_min(least), self.slack())
+        return replace(self, total=total, squares=squares, hidden=hidden)
+
+    def rounded(self, n: Float[Tensor, " f"]) -> FunctionSums:
+        """To a hundredth of the standard errors over `n` units."""
+        mean, square = self.total / n, self.squares / n
+        error = ((square - mean**2).clamp_min(0) / n).sqrt()
+        return replace(self, total=rounded(mean, error) * n, squares=rounded(square, square * (2 / n).sqrt()) * n)
 
 
 def in_blocks(values: Float[Tensor, "f n"], block: int) -> Float[Tensor, "f k"]:
@@ -110,12 +133,23 @@ def moments(dictionary: Dictionary, cells: Float[Tensor, "n c"], block: int) -> 
 
 
 def squared_z(
-    p_mean: Tensor, p_square: Tensor, n: Tensor, q_mean: Tensor, q_square: Tensor, m: Tensor, floor: Tensor
+    p_mean: Tensor,
+    p_square: Tensor,
+    n: Tensor,
+    q_mean: Tensor,
+    q_square: Tensor,
+    m: Tensor,
+    floor: Tensor,
+    hidden: Tensor | float = 0.0,
 ) -> Tensor:
-    """z^2 of every function from means of f and of f^2; `floor` is the least variance. Shapes broadcast."""
+    """z^2 of every function from means of f and of f^2; `floor` is the least variance. Shapes broadcast.
+
+    The mean of p lies between `p_mean` and `p_mean + hidden`.
+    """
     within = n * (p_square - p_mean**2).clamp_min(0) + m * (q_square - q_mean**2).clamp_min(0)
     variance = torch.maximum(within / (n + m - 2), floor)
-    gap = (p_mean - q_mean).square()
+    gap = torch.maximum(p_mean - q_mean, q_mean - p_mean - hidden).clamp_min(0)
+    gap = torch.where(torch.isinf(torch.as_tensor(hidden)), 0.0, gap).square()
     return torch.where(gap > 0, gap / (variance * (1 / n + 1 / m)).clamp_min(1e-30), torch.zeros_like(gap))
 
 
@@ -145,17 +179,10 @@ def _counts(dictionary: Dictionary, units: float, units_learnt: float, dtype: to
     return n
 
 
-def _floor(dictionary: Dictionary, rows: int, block: int, like: Tensor) -> Float[Tensor, " f"]:
-    """The least variance: that of codes no row had, nearly none for the others."""
-    floor = torch.full_like(like, 1e-12)
-    share = max(NEW_SHARE / rows, MIN_SHARE)
-    shares = (
-        torch.stack([dictionary.columns[j].shares[k] for j, k in dictionary.indicators.T.tolist()])
-        if (dictionary.indicators.numel())
-        else torch.zeros(0)
-    )
-    floor[: len(shares)][shares == 0] = share * (1 - share) / block
-    return floor
+def _floor(hidden: Float[Tensor, " f"], rows: int, block: int) -> Float[Tensor, " f"]:
+    """The least variance: that of a small share for what is hidden, nearly none for the others."""
+    share = min(max(MIN_ROWS / rows, MIN_SHARE), 0.5)
+    return torch.where(hidden > 0, share * (1 - share) / block, 1e-12)
 
 
 def narrowed(draws: Float[Tensor, "b s"], spans: dict[str, slice], pool: int) -> Float[Tensor, "b s"]:
@@ -178,20 +205,19 @@ def narrowed(draws: Float[Tensor, "b s"], spans: dict[str, slice], pool: int) ->
 def drawn_null(
     dictionary: Dictionary,
     pool: Float[Tensor, "f k"],
-    units: int,
-    units_learnt: int,
+    sums: FunctionSums,
     *,
     rows: int,
     block: int,
     seed: int,
 ) -> Null:
-    """The null of a reference of so many units, both sides drawn from `pool`."""
-    spans, k = _spans(dictionary), pool.shape[1]
+    """The null of the reference of these sums, both sides drawn from `pool`."""
+    spans, k, units, units_learnt = _spans(dictionary), pool.shape[1], sums.units, sums.units_learnt
     draws = max(min(DRAWS, int(MOST_WORK / pool.numel())), 300)
     centred = (pool - pool.mean(1, keepdim=True)).to(torch.float32)
     both = torch.cat([centred, centred.square()])
     generator = rng.fork(seed, "null")
-    floor = _floor(dictionary, rows, block, centred[:, 0])[:, None]
+    floor = _floor(sums.slack(), rows, block).float()[:, None]
 
     def means(size: int) -> tuple[Tensor, Tensor]:
         """Means of f and f^2 over `size` units drawn with replacement; huge samples are drawn smaller and shrunk."""
@@ -206,6 +232,7 @@ def drawn_null(
         return found[: len(pool)], found[len(pool) :]
 
     n = _counts(dictionary, units, units_learnt, torch.float32)[:, None]
+    hidden = sums.slack().float()[:, None] / n
     p_mean, p_square = means(units_learnt)
     shrink = (units_learnt / n) ** 0.5
     p_mean, p_square = p_mean * shrink, both[len(pool) :].mean(1, keepdim=True) * (1 - shrink) + p_square * shrink
@@ -213,7 +240,7 @@ def drawn_null(
     found = []
     for size in sizes:
         q_mean, q_square = means(size)
-        z2 = squared_z(p_mean, p_square, n, q_mean, q_square, torch.tensor(float(size)), floor)
+        z2 = squared_z(p_mean - hidden / 2, p_square, n, q_mean, q_square, torch.tensor(float(size)), floor, hidden)
         found.append(narrowed(statistics(z2.T.double(), spans), spans, k))
     return Null.fit(torch.stack(found), sizes, *_layout(spans))
 
@@ -272,6 +299,7 @@ class DriftTest:
             dictionary = Dictionary.fit(fitted_on if learns else cells, kinds, seed=seed, learn=learns)
             fitted_on, rest = (fitted_on, rest) if learns else (cells[:0], cells)
         found = moments(dictionary, rest, block)
+        few = dictionary.rests_on_few(rest)
         if len(fitted_on):
             aside = moments(dictionary, fitted_on, block)
             total, squares = aside.total.clone(), aside.squares.clone()
@@ -279,8 +307,21 @@ class DriftTest:
             found = found + FunctionSums(aside.units, 0, total, squares)
         order = torch.randperm(len(rest) // block, generator=rng.fork(seed, "pool"))[:POOL]
         pool = in_blocks(dictionary.evaluate(_rows(rest, order.sort().values, block)), block)
-        null = drawn_null(dictionary, pool, found.units, found.units_learnt, rows=len(cells), block=block, seed=seed)
+        found = replace(found, hidden=torch.where(few, torch.inf, 0.0).double())
+        n = _counts(dictionary, found.units, found.units_learnt, torch.float64)
+        told = found.told(dictionary.counted(), n, block)
+        null = drawn_null(dictionary, pool, told, rows=len(cells), block=block, seed=seed)
         return cls(dictionary, block, found, null)
+
+    def _told(self) -> tuple[FunctionSums, Float[Tensor, " f"]]:
+        """The sums without those over few rows, and the n of each."""
+        n = _counts(self.dictionary, self.moments.units, self.moments.units_learnt, torch.float64)
+        return self.moments.told(self.dictionary.counted(), n, self.block), n
+
+    def kept(self) -> DriftTest:
+        """What may be kept when the rows are gone: sums over few rows are left out, the others rounded."""
+        told, n = self._told()
+        return replace(self, moments=told.rounded(n), null=self.null.rounded())
 
     @property
     def n(self) -> int:
@@ -323,11 +364,11 @@ class DriftTest:
 
     def _squared_z(self, q: FunctionSums) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"]]:
         """z^2 of every function, and the sign of new less old."""
-        n = _counts(self.dictionary, self.moments.units, self.moments.units_learnt, torch.float64)
+        p, n = self._told()
         m = torch.tensor(float(q.units), dtype=torch.float64)
-        p_mean, q_mean = self.moments.total / n, q.total / m
-        floor = _floor(self.dictionary, self.n, self.block, p_mean)
-        z2 = squared_z(p_mean, self.moments.squares / n, n, q_mean, q.squares / m, m, floor)
+        p_mean, q_mean = p.total / n, q.total / m
+        floor = _floor(p.slack(), self.n, self.block)
+        z2 = squared_z(p_mean, p.squares / n, n, q_mean, q.squares / m, m, floor, p.slack() / n)
         return z2, (q_mean - p_mean).sign()
 
     def _columns(self, z2: Float[Tensor, " f"], sign: Float[Tensor, " f"], units: int) -> tuple[ColumnShift, ...]:
