@@ -53,8 +53,10 @@ def test_a_vestige_writes_what_the_tools_read(tmp_path):
     kept = vs.keep(P)
     path = kept.to_fid_stats(tmp_path / "kept.npz")
     with np.load(path) as file:
-        assert file["mu"] == pytest.approx(P.mean(0))
-        assert file["sigma"] == pytest.approx(np.cov(P, rowvar=False))
+        deviation = P.std(0)  # what is kept is rounded to a hundredth of its standard error
+        assert (np.abs(file["mu"] - P.mean(0)) < 0.01 * deviation / 30).all()
+        most = np.outer(deviation, deviation) * 0.02 / 30
+        assert (np.abs(file["sigma"] - np.cov(P, rowvar=False)) < most).all()
     stats = FidStatistics.load(path)
     assert stats.n == 900
     found = vs.compare(stats, Q)
@@ -138,6 +140,6 @@ def test_the_shell_reads_and_writes_them(tmp_path, capsys):
     made = tmp_path / "made.npz"
     keep = ["keep", str(tmp_path / "rows.npy"), "-o", str(tmp_path / "p.vestige"), "--fid-stats", str(made)]
     assert main(keep) == 0
-    assert vs.compare(FidStatistics.load(made), Q).metrics["fid"].value == pytest.approx(by_sqrtm(P, Q), abs=1e-6)
+    assert vs.compare(FidStatistics.load(made), Q).metrics["fid"].value == pytest.approx(by_sqrtm(P, Q), abs=2e-3)
     assert main([*keep[:2], "-o", str(tmp_path / "z.vestige"), "--fid-stats", str(tmp_path / "x.npy")]) == 2
     assert math.isfinite(FidStatistics.load(made).n)
