@@ -15,6 +15,7 @@ from vestige.continual import checkpoint, protocol
 from vestige.continual.audit import (
     DESIDERATA,
     QUESTIONS,
+    Audit,
     Facts,
     WatchedLearner,
     audit,
@@ -23,7 +24,7 @@ from vestige.continual.audit import (
     described,
     from_record,
 )
-from vestige.continual.desiderata import grows, grows_exactly, growth
+from vestige.continual.desiderata import COMPARISON, grows, grows_exactly, growth
 from vestige.continual.learners import build
 from vestige.continual.learners.base import Spec
 from vestige.continual.learners.vanilla import Vanilla
@@ -48,7 +49,7 @@ def verdicts(found):
 
 def test_every_question_is_answered_in_order_and_survives_json():
     found = audit_of(Facts("nothing known"))
-    assert list(found.answers) == list(QUESTIONS)
+    assert list(found.answers) == [*QUESTIONS, *COMPARISON]
     assert set(verdicts(found).values()) == {"not measured"}
     assert from_record(Record({}, 0, audit=json.loads(json.dumps(plain(found))))) == found
     assert found.unknown == tuple(DESIDERATA)
@@ -448,3 +449,52 @@ def test_a_description_in_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "e.toml")
     with pytest.raises(InputError, match=r"e\.toml' must be a regular file\. Got a pipe"):
         described(tmp_path / "e.toml")
+
+
+class TestComparison:
+    """What an audit says of the comparison that an evaluation is for."""
+
+    def test_a_run_that_says_all_of_it(self):
+        stream = split(blobs(), 2, scenario="domain")
+        record = audited_run(stream, build("vanilla", stream, hidden=(4,)), budget=float("inf"), every=2, every_rows=5)
+        found = from_record(record)
+        assert found["scenario"].verdict == "holds"
+        assert "domain-incremental" in found["scenario"].evidence
+        assert found["compute"].evidence == "forward-backward passes are counted, 240 in all"
+        assert found["while_training"].evidence == "tested between borders too, every 2 batches, on 5 rows a task"
+        assert found["search"].verdict == "not measured"
+        assert [row[0] for row in found.rows()][-4:] == ["comparison"] * 4
+
+    def test_a_run_that_says_nothing_of_it(self):
+        stream = split(blobs(), 2)
+        found = from_record(audited_run(stream, build("vanilla", stream, hidden=(4,))))
+        assert {q: found[q].verdict for q in ("compute", "while_training")} == dict.fromkeys(
+            ("compute", "while_training"), "fails"
+        )
+        assert "at borders alone" in found.paragraph()
+
+    @pytest.mark.parametrize(("seeds", "verdict"), [(1, "fails"), (3, "holds")])
+    def test_a_search_with_few_seeds_fails(self, seeds, verdict):
+        stream = split(blobs(), 2)
+        record = protocol.run(stream, build("vanilla", stream, hidden=(4,)))
+        tried = [{"set": {"lam": 1.0}, "scores": [0.5] * seeds, "records": [""] * seeds}]
+        search = {"on": "every 20th training row", "chosen": {"lam": 1.0}, "tried": tried}
+        found = from_record(dataclasses.replace(record, details={"search": search}))
+        assert found["search"].verdict == verdict
+        assert "every 20th training row" in found["search"].evidence
+
+    def test_a_file_may_say_it(self, tmp_path):
+        path = tmp_path / "e.toml"
+        path.write_text('[evaluation]\nname = "x"\nscenario = "task"\nsearch_seeds = 0\ntests_while_training = false\n')
+        found = described(path)
+        assert found["scenario"].verdict == "holds"
+        assert found["search"].evidence.startswith("settings were chosen on rows that are tested on")
+        assert found["while_training"].verdict == "fails"
+        path.write_text('[evaluation]\nname = "x"\nscenario = "other"\n')
+        with pytest.raises(InputError, match="'scenario' of an evaluation must be one of class, task, domain"):
+            described(path)
+
+    def test_an_audit_that_was_stored_before_they_were_asked_is_read(self):
+        full = audit_of(Facts("x"))
+        old = Audit("x", {q: full[q] for q in QUESTIONS})
+        assert len(old.rows()) == 11

@@ -24,12 +24,13 @@ class DesiderataFail(VestigeError):
 
 @dataclass(frozen=True)
 class AuditVerb(output.Verb):
-    """Was an evaluation of continual learning honest? Eleven questions, each answered with evidence.
+    """Was an evaluation of continual learning honest? Eleven questions and four of the comparison, with evidence.
 
     WHAT is one of three. Records (.json, .jsonl or a folder). A description of somebody's evaluation (.toml): a table
     [evaluation] with a name and any of tasks, shared_head, labels_at_test, same_inputs, kept_samples, kept_bytes,
-    retrains, borders_told, continuous, overlapping, seconds and held_bytes; what is not said is not measured. Or the
-    name of an experiment, each of whose arms is then trained and watched; `vestige list experiments` has the names.
+    retrains, borders_told, continuous, overlapping, seconds, held_bytes, scenario, counts_compute, search_seeds and
+    tests_while_training; what is not said is not measured. Or the name of an experiment, each of whose arms is then
+    trained and watched; `vestige list experiments` has the names.
 
     Exit codes: 0 the audit was made; 1 --strict was given and one of the five desiderata fails; 2 the file, the name or
     an option is not right.

@@ -57,6 +57,7 @@ from vestige.continual import protocol
 from vestige.continual.desiderata import DESIDERATA, QUESTIONS, Audit, Facts, audit_of, described, facts_of, from_record
 from vestige.continual.learners.base import Info, Learner
 from vestige.continual.learners.own import as_learner
+from vestige.continual.passes import not_counted
 from vestige.continual.record import Record
 from vestige.core import rng
 from vestige.core.checks import refuse
@@ -242,9 +243,10 @@ class WatchedLearner(Learner):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What is done here is not the learner's time."""
+        """What is done here is not the learner's time, and no pass of its."""
         before = {name: clock() for name, clock in CLOCKS.items()}
-        yield
+        with not_counted():
+            yield
         for name, clock in CLOCKS.items():
             self.own[name][max(self.begun - 1, 0)] += clock() - before[name]
 
@@ -318,8 +320,9 @@ class WatchedLearner(Learner):
             where["retrains"] = "on the coreset of each task that is tested, chosen by its label"
         else:
             where["retrains"] = f"{len(self.traces.again)} of their samples"
+        found = facts_of(record)
         return replace(
-            facts_of(record),
+            found,
             subject=f"{described['method']} on {self.stream.name}",
             labels_at_test=self.told > 0 or picked,
             resemblance=summarised(self.looked) if self.looked else None,
@@ -330,7 +333,8 @@ class WatchedLearner(Learner):
             borders_told=declared.boundaries_told,
             continuous=declared.continuous,
             overlapping=declared.overlapping,
-            where=where,
+            scenario=declared.scenario,
+            where={**found.where, **where},
         )
 
 

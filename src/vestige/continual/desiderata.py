@@ -1,9 +1,14 @@
-"""What an audit says: eleven questions of Farquhar and Gal section 5, each answered with evidence or not at all.
+"""What an audit says: eleven questions of Farquhar and Gal section 5, and four of the comparison, each with evidence.
 
 Five desiderata "ought either to be respected or to be explicitly mentioned as absent"; six more make an evaluation
 harder. `audit_of` answers them from `Facts`; who gathered those (a run, a Record, a description) does not matter. A
 fact that is None was not gathered, and its question is *not measured*, which is no praise. Limits are named here: tasks
 that make a sequence long, the least resemblance that counts, what a cost may grow by.
+
+Four further questions (`COMPARISON`) are about how methods are compared: is the scenario said (van de Ven and Tolias
+2019), is compute counted, were settings chosen on rows that are not tested on and with several seeds, and was accuracy
+measured while training or at borders alone (De Lange et al. 2023)? Audits that were stored before they were asked do
+not have them.
 
 Does a cost grow with the number of tasks? A straight line through it, and what its slope is worth. Seconds are noisy:
 what counts is a share of their mean. Bytes are exact: what counts is any growth beyond the names of the outputs that a
@@ -24,6 +29,10 @@ An evaluation of another paper is described in a small TOML file:
     overlapping = false
     seconds = [10.0, 10.5]       # of training, by task
     held_bytes = [100000, 100000]
+    scenario = "class"           # or "task" or "domain"
+    counts_compute = false       # passes, or operations, of every method
+    search_seeds = 1             # by which settings were chosen, on rows that are not tested on
+    tests_while_training = false
 
 Every field but the name may be left out: its question is then not measured. What a file says is evidence by
 declaration, and the answer names the line.
@@ -99,6 +108,13 @@ HARDER = {
     "memory": "Memory does not grow with the number of tasks",
 }
 QUESTIONS = DESIDERATA | HARDER
+COMPARISON = {
+    "scenario": "It is said what a task brings, and whether the task is told",
+    "compute": "Compute is counted, so that methods can be compared at equal compute",
+    "search": "Settings were chosen with several seeds, on rows that are not tested on",
+    "while_training": "Accuracy was measured while training, not at borders alone",
+}
+SEEDS = 3  # of a search; with fewer it chooses noise
 LONG = 20  # tasks; the longest sequences of the papers' day have 10 to 20
 LEAST_RESEMBLANCE = 0.02  # of the inputs, beyond what they get with their coordinates in other orders
 LARGEST_P = 0.05  # how often another order may do as well
@@ -115,13 +131,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Audit:
-    """Eleven answers about one evaluation."""
+    """Eleven answers about one evaluation, and four about the comparison it is for."""
 
     subject: str
     answers: Mapping[str, Answer]
 
     def __post_init__(self) -> None:
-        if self.answers.keys() != QUESTIONS.keys():
+        if not QUESTIONS.keys() <= self.answers.keys() <= (QUESTIONS | COMPARISON).keys():
             wanted = ", ".join(QUESTIONS)
             raise StoreError(f"This is no audit, which answers {wanted}. Got {', '.join(self.answers) or 'none'}.")
 
@@ -141,7 +157,9 @@ class Audit:
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Kind, question, verdict, evidence: a table's rows."""
         kinds = dict.fromkeys(DESIDERATA, "desideratum") | dict.fromkeys(HARDER, "harder")
-        return [(kinds[q], QUESTIONS[q], self.answers[q].verdict, self.answers[q].evidence) for q in QUESTIONS]
+        kinds |= dict.fromkeys(COMPARISON, "comparison")
+        words = {q: asked for q, asked in (QUESTIONS | COMPARISON).items() if q in self.answers}
+        return [(kinds[q], words[q], self.answers[q].verdict, self.answers[q].evidence) for q in words]
 
     def paragraph(self) -> str:
         """For the appendix of a paper: what holds, what does not, what nobody measured."""
@@ -171,6 +189,10 @@ class Facts:
     overlapping: bool | None = None
     seconds: Sequence[float] | None = None  # of training, by task
     held_bytes: Sequence[float] | None = None  # by task
+    scenario: str | None = None
+    counts_compute: bool | None = None
+    search_seeds: int | None = None  # the fewest of a setting; 0: settings were chosen on rows that are tested on
+    tests_while_training: bool | None = None
     where: Mapping[str, str] = field(default_factory=dict)
 
     def source(self, name: str) -> str:
@@ -179,7 +201,7 @@ class Facts:
 
 
 def audit_of(facts: Facts) -> Audit:
-    """All eleven answers."""
+    """All answers."""
     return Audit(
         facts.subject,
         {
@@ -196,6 +218,14 @@ def audit_of(facts: Facts) -> Audit:
             "long": _count(facts, LONG),
             "time": _growth(facts.seconds, "seconds of training"),
             "memory": _growth(facts.held_bytes, "bytes held", exact=True),
+            "scenario": _scenario(facts),
+            "compute": _declared(
+                facts, "counts_compute", "forward-backward passes are counted", "what was computed is not counted"
+            ),
+            "search": _search(facts),
+            "while_training": _declared(
+                facts, "tests_while_training", "tested between borders too", "tested at borders alone"
+            ),
         },
     )
 
@@ -206,6 +236,28 @@ def _declared(facts: Facts, name: str, yes: str, no: str, *, wanted: bool = True
     if known is None:
         return Answer("not measured", "nothing is known")
     return Answer("holds" if known == wanted else "fails", (yes if known else no) + facts.source(name))
+
+
+BRINGS = {
+    "class": "class-incremental: a task brings new outputs, and must be found out",
+    "task": "task-incremental: a task brings new outputs, and is told",
+    "domain": "domain-incremental: a task brings new inputs for the same outputs",
+}
+
+
+def _scenario(facts: Facts) -> Answer:
+    if facts.scenario is None:
+        return Answer("not measured", "nothing is known")
+    return Answer("holds", BRINGS[facts.scenario] + facts.source("scenario"))
+
+
+def _search(facts: Facts) -> Answer:
+    seeds = facts.search_seeds
+    if seeds is None:
+        return Answer("not measured", "nothing is known of how settings were chosen")
+    words = f"{seeds} seeds a setting; {SEEDS} would do" if seeds else "settings were chosen on rows that are tested on"
+    verdict: Verdict = "holds" if seeds >= SEEDS else "fails"
+    return Answer(verdict, words + facts.source("search_seeds"), {"seeds": float(seeds)})
 
 
 def _resemblance(facts: Facts) -> Answer:
@@ -276,13 +328,16 @@ def _growth(costs: Sequence[float] | None, what: str, *, exact: bool = False) ->
 
 
 TABLE = "evaluation"
-BOOLEANS = ("shared_head", "labels_at_test", "same_inputs", "retrains", "borders_told", "continuous", "overlapping")
-COUNTS = {"tasks": 1, "kept_samples": 0, "kept_bytes": 0}  # and the least that makes sense
+BOOLEANS = (
+    "shared_head", "labels_at_test", "same_inputs", "retrains", "borders_told", "continuous", "overlapping",
+    "counts_compute", "tests_while_training",
+)  # fmt: skip
+COUNTS = {"tasks": 1, "kept_samples": 0, "kept_bytes": 0, "search_seeds": 0}  # and the least that makes sense
 LARGEST = 2**53  # up to which a float is exact; nothing that is counted here comes near it
 MOST_BYTES = 100_000  # of a description
 MOST_LEVELS = 100  # of names within names (a.b.c) and lists within lists
 DOTTED = re.compile(rf"(?:[^\s.,=\[\]{{}}]*[ \t]*\.[ \t]*){{{MOST_LEVELS}}}")
-FIELDS = ("name", *BOOLEANS, *COUNTS, "seconds", "held_bytes")
+FIELDS = ("name", *BOOLEANS, *COUNTS, "seconds", "held_bytes", "scenario")
 
 
 def described(path: str | Path) -> Audit:
@@ -330,6 +385,8 @@ def _line(text: str, name: str) -> int:
 def _check(name: str, value: Any, place: str, tasks: Any) -> None:  # noqa: ANN401 - whatever the file says
     if name == "name":
         right, wanted = isinstance(value, str) and bool(value.strip()), "some words"
+    elif name == "scenario":
+        right, wanted = isinstance(value, str) and value in BRINGS, f"one of {', '.join(BRINGS)}"
     elif name in BOOLEANS:
         right, wanted = isinstance(value, bool), "true or false"
     elif name in COUNTS:
@@ -364,6 +421,14 @@ def facts_of(record: Record) -> Facts:
     """What a Record of a stream of tasks says by itself."""
     memory = record.bytes.get("memory")
     held = [sizes for name, sizes in record.bytes.items() if name != "peak"]
+    search = record.details.get("search")
+    ran = record.config if "protocol" in record.config else record.details.get("run", {})
+    passes, curve = record.values.get("passes"), record.values.get("while_training")
+    where = {} if passes is None else {"counts_compute": f"{float(passes[-1]):.4g} in all"}
+    if curve is not None and "every" in (how := ran.get("protocol", {})):
+        where["tests_while_training"] = f"every {how['every']} batches, on {how['every_rows']} rows a task"
+    if search:
+        where["search_seeds"] = f"on {search['on']}"
     return Facts(
         subject=f"Record {record.id}",
         tasks=len(record.task_names),
@@ -372,4 +437,8 @@ def facts_of(record: Record) -> Facts:
         kept_bytes=None if memory is None else memory[-1],
         seconds=record.seconds.get("train_cpu"),
         held_bytes=[float(sum(sizes)) for sizes in zip(*held, strict=True)] or None,
+        counts_compute=passes is not None,
+        search_seeds=min((len(t["scores"]) for t in search["tried"]), default=None) if search else None,
+        tests_while_training=curve is not None,
+        where=where,
     )

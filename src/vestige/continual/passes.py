@@ -13,12 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 FORWARD, BACKWARD = 1 / 3, 2 / 3  # of a pass
+_counting: ContextVar[bool] = ContextVar("whether modules that are called count", default=True)
+
+
+@contextmanager
+def not_counted() -> Iterator[None]:
+    """Within it nothing counts: a test, or a look of an audit, is no part of what a learner computes."""
+    token = _counting.set(False)
+    try:
+        yield
+    finally:
+        _counting.reset(token)
 
 
 def rows_of(args: tuple[Any, ...], output: Any) -> int:  # noqa: ANN401 - whatever a module takes and gives
@@ -58,7 +70,7 @@ class Passes:
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:  # noqa: ANN401
         self._depth -= 1
-        if self._depth:
+        if self._depth or not _counting.get():
             return
         if id(module) not in self._sizes:
             self._sizes[id(module)] = parameters_of(module)

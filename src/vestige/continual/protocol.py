@@ -40,7 +40,7 @@ from vestige.continual.checkpoint import Checkpoint, SoFar
 from vestige.continual.learners.base import Learner
 from vestige.continual.learners.own import as_learner
 from vestige.continual.learners.posterior import how_sure
-from vestige.continual.passes import Passes
+from vestige.continual.passes import Passes, not_counted
 from vestige.continual.record import Record
 from vestige.core import InputError, VestigeError, checks, rng
 from vestige.core.checks import ArrayLike
@@ -275,10 +275,7 @@ def _train(
         nonlocal batches
         batches += 1
         if moments is not None:
-            spent = 0.0 if passes is None else passes.total
             moments.after_batch(k)
-            if passes is not None:
-                passes.total = spent  # a test is no part of what the learner computes
         return batches == pace.iterations or (passes is not None and passes.total >= limit)
 
     watched = over if pace.iterations is not None or passes is not None or moments is not None else None
@@ -388,7 +385,7 @@ class TestsWhileTraining:
         """A batch of task k is over."""
         self.batch += 1
         if self.batch % self.every == 0:
-            with self.aside():
+            with self.aside(), not_counted():
                 self.test(k)
 
     def test(self, k: int) -> None:
