@@ -245,8 +245,9 @@ class BeyondScenarios(OnHeldOutRows, Trained[ScenarioSetting]):
     def facts(self, records: Sequence[Record]) -> dict[tuple[str, str], float]:
         """Means over seeds, by row and scenario."""
         found = by_arm(records)
-        if not any(arm in edition for edition in EDITIONS.values() for arm in found):
-            raise NotJudged("no arm that has a printed number has been run.")
+        absent = [" ".join(arm) for arm in dict.fromkeys([*PREPRINT, *ARTICLE]) if arm not in found]
+        if absent:
+            raise NotJudged(f"printed numbers wait for runs of {', '.join(absent)}.")
         return {arm: fmean(values) for arm, values in found.items()}
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
