@@ -219,12 +219,16 @@ def audit_of(facts: Facts) -> Audit:
             "time": _growth(facts.seconds, "seconds of training"),
             "memory": _growth(facts.held_bytes, "bytes held", exact=True),
             "scenario": _scenario(facts),
-            "compute": _declared(
-                facts, "counts_compute", "forward-backward passes are counted", "what was computed is not counted"
+            "compute": _known(
+                facts.counts_compute,
+                "forward-backward passes are counted" + facts.source("counts_compute"),
+                "what was computed is not counted" + facts.source("counts_compute"),
             ),
             "search": _search(facts),
-            "while_training": _declared(
-                facts, "tests_while_training", "tested between borders too", "tested at borders alone"
+            "while_training": _known(
+                facts.tests_while_training,
+                "tested between borders too" + facts.source("tests_while_training"),
+                "tested at borders alone" + facts.source("tests_while_training"),
             ),
         },
     )
@@ -232,10 +236,13 @@ def audit_of(facts: Facts) -> Audit:
 
 def _declared(facts: Facts, name: str, yes: str, no: str, *, wanted: bool = True) -> Answer:
     """By one fact alone, which must be as it is `wanted`; `yes` and `no` are the words for it."""
-    known: bool | None = getattr(facts, name)
+    return _known(getattr(facts, name), yes + facts.source(name), no + facts.source(name), wanted=wanted)
+
+
+def _known(known: bool | None, yes: str, no: str, *, wanted: bool = True) -> Answer:
     if known is None:
         return Answer("not measured", "nothing is known")
-    return Answer("holds" if known == wanted else "fails", (yes if known else no) + facts.source(name))
+    return Answer("holds" if known == wanted else "fails", yes if known else no)
 
 
 BRINGS = {
