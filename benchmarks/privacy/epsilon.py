@@ -286,7 +286,8 @@ def js_cell(how: str, size: float, reference: int) -> dict[str, Any]:
     query, cells = kept.released.query, kept.cells(_normal(rng, JS_M) + step).cells
     against, options = Against(kept.released, query.values(cells), reference), {"estimator": "auto", "rows": 20_000}
     found, _ = js_of(against, kept._base, query.points(cells), level=0.95, **options)
-    return {"how": how, "size": size, "truth": true, "js": [found.value, found.low, found.high], "told": found.verdict}
+    ends = [found.value, found.low, found.high] if found.known else None
+    return {"how": how, "size": size, "truth": true, "js": ends, "told": found.verdict}
 
 
 def run_js(references: int) -> None:
@@ -300,7 +301,7 @@ def run_js(references: int) -> None:
                 key = f"{how}/{size}/{reference}"
                 if key not in done:
                     done[key] = _short(js_cell(how, size, reference))
-                    write_bytes(JS_FILE, (json.dumps(done, indent=0, allow_nan=True) + "\n").encode())
+                    write_bytes(JS_FILE, (json.dumps(done, indent=0, allow_nan=False) + "\n").encode())
                     print(key, done[key], file=sys.stderr, flush=True)
 
 
@@ -316,12 +317,16 @@ def js_table() -> list[list[str]]:
         for size in JS_SIZES:
             mine = [one for one in stored_js().values() if (one["how"], one["size"]) == (how, size)]
             told = [one for one in mine if one["told"] != "refused"]
+            figures = ["-", "-", "-"]
             if told:
                 off = math.sqrt(np.mean([(one["js"][0] - one["truth"]) ** 2 for one in told]))
                 low = np.mean([one["js"][1] <= one["truth"] for one in told])
                 holds = np.mean([one["js"][1] <= one["truth"] <= one["js"][2] for one in told])
-                figures = [f"{told[0]['truth']:.4f}", f"{off:.4f}", f"{low:.2f}", f"{holds:.2f}"]
-                out.append([how, f"{size:g}", *figures, str(len(mine) - len(told)), str(len(mine))])
+                figures = [f"{off:.4f}", f"{low:.2f}", f"{holds:.2f}"]
+            if mine:
+                out.append(
+                    [how, f"{size:g}", f"{mine[0]['truth']:.4f}", *figures, str(len(mine) - len(told)), str(len(mine))]
+                )
     return out
 
 
@@ -490,18 +495,20 @@ TARGETS: dict[str, tuple[float, float]] = {
 def verdicts() -> list[str]:
     """A sentence a target: what was measured on the families that nothing was chosen on, and which of them miss it.
 
-    The level is that of all their tests together: those of one alone are too few for so narrow a target.
+    Level and intervals are those of all their tests together: those of one alone are too few for so narrow a target.
     """
     both = [(family, how) for family in REPORTED for how in HOWS if _rows(family, how, "size")]
     measured = {where: figures(*where) for where in both}
-    tests = [row["private"] <= ALPHA for where in both for row in _rows(*where, "level")]
+    counts = {"level": [len(_rows(*where, "level")) for where in both]}
+    counts["intervals that hold"] = [2 * len(_rows(*where, "size")) for where in both]
     out = []
     for target, (low, high) in TARGETS.items() if measured else ():
         values = {f"{family} ({how})": one[target] for (family, how), one in measured.items()}
         span = f"from {min(values.values()):.3f} to {max(values.values()):.3f}"
-        if target == "level":
-            values = {"all": float(np.mean(tests))}
-            span = f"{values['all']:.3f} in {len(tests)} tests, {span}"
+        if target in counts:
+            number = sum(counts[target])
+            values = {"all": sum(x * k for x, k in zip(values.values(), counts[target], strict=True)) / number}
+            span = f"{values['all']:.3f} of {number}, {span}"
         missed = [f"{where} {x:.3f}" for where, x in values.items() if not low <= x <= high]
         told = f"not met by {', '.join(missed)}" if missed else "met"
         out.append(f"{target} in [{low:g}, {high:g}]: {told}; {span}")
