@@ -3,7 +3,9 @@
 Level: references and new rows are disjoint draws of one table, so there is no difference; references are redrawn, and
 each meets new samples of several sizes. Power: new rows are changed by one of six drifts of two sizes, and the test
 stands against a boosting classifier that keeps the rows: it is trained on one half of both samples and its scores of
-the other half are ranked (one-sided Mann-Whitney test, 5 %), which needs no permutation to have its level.
+the other half are ranked (one-sided Mann-Whitney test, 5 %), which needs no permutation to have its level. Guilty: of
+the drifts that change one column, how often `compare` names that column first, with rows and with a vestige; and, of
+rows without any drift, how often it names a column at all.
 
     python -m benchmarks drift                     # tables of what is stored
     python -m benchmarks drift --markdown
@@ -17,6 +19,8 @@ heavy-tailed table: sums drawn from a small pool are narrowed, and the smallest 
 from __future__ import annotations
 
 import argparse
+import copy
+import dataclasses
 import functools
 import itertools
 import json
@@ -42,6 +46,7 @@ ALPHA = 0.05
 REFERENCES, TESTS = 50, 42
 POWER_REFERENCES, POWER_N = 16, 5000
 POWER_SIZES = (500, 2000)
+GUILTY_REFERENCES = 2
 Cells = np.ndarray
 Draw = Callable[[np.random.Generator, int], Cells]
 
@@ -188,9 +193,46 @@ def power_cell(name: str, reference: int, *, rival: bool = True) -> list[dict[st
     return rows
 
 
+def guilty_cell(name: str, reference: int) -> list[dict[str, Any]]:
+    """The place of the changed column in the order of `compare`, with rows and with a vestige."""
+    from vestige.data.readers.columns import encode
+    from vestige.vestiges import keep
+    from vestige.vestiges.differences import in_order
+    from vestige.vestiges.judged import VestigePair
+    from vestige.vestiges.pairs import RowPair
+    from vestige_papers.beyond.drifting_tables import CHANGED, DRIFTS, as_table, changeable
+
+    rng = np.random.default_rng([23, reference, sum(name.encode())])
+    table, rows = _drifting(name), []
+    drawn = table.rows(rng, POWER_N + table.spare)
+    p, rest = drawn[:POWER_N], drawn[POWER_N:]
+    b, real = changeable(p, table.kinds, rng), as_table(name, p)
+    kept = keep(real, seed=reference)
+    cases = [(m, drift, size) for m in POWER_SIZES for drift in CHANGED for size in DRIFTS[drift][1]]
+    for m, drift, size in [*cases, *((m, "none", 0.0) for m in POWER_SIZES)]:
+        shuffled = rest[rng.permutation(len(rest))]
+        column = "" if drift == "none" else table.names[CHANGED[drift](b, copy.deepcopy(rng))]
+        new = as_table(name, (shuffled if drift == "none" else DRIFTS[drift][0](shuffled, b, rng, size))[:m])
+        (x, y), report = encode([real, new], ["real", "new"])
+        pairs = {
+            "rows": dataclasses.replace(RowPair(x, y), columns=report).without_constants(),
+            "vestige": VestigePair.of(kept, new, None, "compare", "new"),
+        }
+        for how, pair in pairs.items():
+            seen = pair.seen(pair.plan(rows=20_000, pair_rows=2, memory=None, owner="compare"), "auto", reference)
+            found = pair.tested(seen, rows=20_000, seed=reference)
+            order = in_order(found.columns, differ=found.p_value <= ALPHA)
+            least = min(one.p_value for one in order)
+            row = {"m": m, "drift": drift, "size": size, "with": how, "p": found.p_value, "least": least}
+            names = [one.name for one in order]
+            rows.append(row | {"column": column, "first": names[0], "place": names.index(column) if column else -1})
+    return rows
+
+
 PARTS: dict[str, tuple[Callable[..., list[dict[str, Any]]], tuple[str, ...], int]] = {
     "level": (level_cell, (*LEVEL_SIZES, *AR_TABLES), REFERENCES),
     "power": (power_cell, ("electricity", "mixed", "covertype"), POWER_REFERENCES),
+    "guilty": (guilty_cell, ("electricity", "mixed", "covertype"), GUILTY_REFERENCES),
 }
 
 
@@ -274,14 +316,43 @@ def power_rows() -> list[list[str]]:
     return rows
 
 
+def guilty_rows() -> list[list[str]]:
+    """A drift, its size and number of new rows a row: of the tests that found it, in how many the column came first.
+
+    The last two have no drift: in how many tests a column was named.
+    """
+    names = PARTS["guilty"][1]
+    tests = [row for name in names for cell in stored("guilty", name).values() for row in cell]
+    rows = []
+    for m in POWER_SIZES:
+        total = {"rows": [0, 0], "vestige": [0, 0]}
+        for drift, size in dict.fromkeys((row["drift"], row["size"]) for row in tests if row["drift"] != "none"):
+            line = [str(m), drift, f"{size:g}"]
+            for how, sums in total.items():
+                mine = [r for r in tests if (r["m"], r["drift"], r["size"], r["with"]) == (m, drift, size, how)]
+                found = [row for row in mine if row["p"] <= ALPHA]
+                first = sum(row["place"] == 0 for row in found)
+                sums[0], sums[1] = sums[0] + first, sums[1] + len(found)
+                line.append(f"{first} of {len(found)} ({len(mine)})")
+            rows.append(line)
+        rows.append([str(m), "all", "", *(f"{first} of {found}" for first, found in total.values())])
+        named = []
+        for how in total:
+            none = [r for r in tests if (r["m"], r["drift"], r["with"]) == (m, "none", how)]
+            named.append(f"{sum(r['least'] <= ALPHA for r in none)} of {len(none)}")
+        rows.append([str(m), "none: a column is named", "", *named])
+    return rows
+
+
 HEADS = {
     "level": ("table", "references", "tests", "level at 5 %", "at 1 %", "at .1 %", "at 5 % by new rows"),
     "power": ("table", "new rows", "drift", "without rows", "boosting with rows", "tests"),
+    "guilty": ("new rows", "drift of one column", "size", "named first, with rows", "named first, with a vestige"),
 }
 
 
 def _print(markdown: bool) -> None:
-    for part, rows in (("level", level_rows()), ("power", power_rows())):
+    for part, rows in (("level", level_rows()), ("power", power_rows()), ("guilty", guilty_rows())):
         if markdown:
             print("| " + " | ".join(HEADS[part]) + " |\n" + "|---" * len(HEADS[part]) + "|")
             print("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")

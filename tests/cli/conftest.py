@@ -15,7 +15,7 @@ from vestige.cli.demo.jobs import LearnersConfig
 SMALL = demo.DemoConfig(
     drift=DriftConfig(digits=2, samples=200, dims=3, generator=GeneratorConfig(hidden=64, steps=400)),
     learners=LearnersConfig(
-        epochs=1, hidden=(16,), fields={"vcl": {"train_samples": 1, "test_samples": 2, "fit_steps": 5}}
+        tasks=2, epochs=1, hidden=(16,), fields={"vcl": {"train_samples": 1, "test_samples": 2, "fit_steps": 5}}
     ),
 )
 

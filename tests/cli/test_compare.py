@@ -68,7 +68,7 @@ def test_for_people(arrays, capsys):
         "95% interval",
         "FID, n to infinity",
         "same distribution",
-        "permutation p-value",
+        "no difference: p-value",
         "ULSIF",
     ):
         assert text in out
@@ -80,7 +80,7 @@ def test_refusals_stand_in_the_table(tmp_path, arrays, capsys):
     assert main(["compare", arrays["real"], str(tmp_path / "away.npy"), *FAST]) == 0
     out = capsys.readouterr().out
     assert "The js cannot be estimated from these samples: a simple classifier does better than ULSIF" in out
-    assert out.rstrip().splitlines()[-1].startswith("The rows of away.npy differ from those of real.npy (p = 0.002)")
+    assert out.rstrip().splitlines()[-1].startswith("The rows of away.npy differ from those of real.npy (p = ")
     found = answer([arrays["real"], str(tmp_path / "away.npy"), "--estimator", "stack"], capsys)
     assert found["divergences"]["kl"]["value"] is None
     assert "The kl cannot be estimated" in found["divergences"]["kl"]["reason"]

@@ -20,7 +20,7 @@ def test_it_writes_a_page_and_records_and_says_where(demo_run):
     assert "<h1>" in (folder / "index.html").read_text()
     assert len([Record.load(path) for path in (folder / "records").glob("*.json")]) == 5
     assert printed.splitlines()[-1] == f"Written to {folder / 'index.html'}."
-    for text in ("The figures", "F: forgetting", "rwalk_s", "The classifier forgets"):
+    for text in ("The data is gone", "The classifier forgets", "The biased set can be corrected"):
         assert text in printed
 
 

@@ -137,7 +137,7 @@ def test_the_p_value_is_that_of_the_drift_test(kept, found):
     assert found.drift == kept.test.test(NEW)
     assert found.p_value == found.drift.p_value
     assert found.p_value < 0.001
-    assert set(found.shifts) == {"x0", "x1"}
+    assert {one.name for one in found.differences} == {"x0", "x1"}
     assert "Columns that differ by themselves: x0 (p = " in found.conclusion
     assert "a classifier tells its rows from reference draws" in found.conclusion
 
@@ -307,8 +307,9 @@ def test_new_tables_are_brought_into_the_frame_and_notes_say_how(table):
     found = compare(table, new, estimator=FAST, pair_rows=100, names=("old", "march"))
     assert any("'Age' of march was taken for 'age'" in note for note in found.notes)
     assert any("'more'" in note for note in found.notes)
-    assert found.shifts["age"].p_value < 0.001 < 0.05 < found.shifts["work"].p_value
-    assert "Columns that differ by themselves: age (p = " in found.conclusion
+    by_name = {one.name: one.p_value for one in found.differences}
+    assert by_name["age"] < 0.001 < 0.05 < by_name["work"]
+    assert "Columns that differ by themselves: age, mean " in found.conclusion
     assert found.n_p == 800
     cells = table.cells(new).cells
     old = table.cells(frame(800, 0)).cells

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from vestige.core import Estimate
+from vestige.show.tables import card
 from vestige.store import newer
 
 Task = str | int
@@ -69,7 +70,10 @@ class TaskReport:
     fid: Estimate | None = newer(None)  # from moments of the data, where they are kept
 
 
-@dataclass(frozen=True)
+SHOWN = 8  # tasks of a step that a screen shows
+
+
+@dataclass(frozen=True, repr=False)
 class StepReport:
     """What one step found of the tasks that had samples in it."""
 
@@ -95,6 +99,23 @@ class StepReport:
     def __str__(self) -> str:
         tasks = [f"task {r.task!r}: {'; '.join(map(str, r.estimates.values()))}" for r in self.tasks]
         return "\n".join([f"step {self.step}", *tasks])
+
+    def figures(self) -> list[tuple[str, str]]:
+        """The first divergence of each task, and the p-value of "nothing has changed" where there is one."""
+        out = []
+        for r in self.tasks[:SHOWN]:
+            tested = "" if math.isnan(r.p_value) else f"p = {r.p_value:.2g}"
+            first = next((str(one).partition(" (")[0] for one in r.estimates.values()), "")
+            out.append((f"task {r.task!r}", ", ".join(filter(None, (tested, first)))))
+        more = len(self.tasks) - SHOWN
+        return [*out, ("and", f"{more} more")] if more > 0 else out
+
+    def __repr__(self) -> str:
+        told = "; ".join(f"{task}: {said}" for task, said in self.figures()[:3])
+        return f"StepReport({self.step}, {len(self.tasks)} tasks{': ' if told else ''}{told})"
+
+    def _repr_html_(self) -> str:
+        return card(f"step {self.step}", self.figures())
 
 
 def row(task: Task, e: Estimate) -> dict[str, Any]:

@@ -34,7 +34,10 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tyro.conf import Positional
 
 from vestige.cli import output
 from vestige.cli.audit import AuditVerb
@@ -54,6 +57,22 @@ OK, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
 NO_MEMORY = ("can't allocate memory", "out of memory")  # what torch says of it, of a processor or of a GPU
 FULL = (errno.ENOSPC, errno.EDQUOT)  # what a system says of a disk, or of a share of one
 
+
+@dataclass(frozen=True)
+class CompletionVerb(output.Verb):
+    """A script for your shell that completes 'vestige <TAB>': source <(vestige completion bash)."""
+
+    shell: Positional[Literal["bash", "zsh"]]
+    """The shell that you use."""
+
+    def run(self) -> None:
+        """Print the script."""
+        from vestige.cli.completion import script
+
+        text = script(self.shell, VERBS)
+        self.answer({"shell": self.shell, "script": text}, text.rstrip("\n"))
+
+
 VERBS: dict[str, Callable[..., Any]] = {
     "demo": DemoVerb,
     "keep": KeepVerb,
@@ -69,6 +88,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "report": ReportVerb,
     "list": ListVerb,
     "data": DataVerb,
+    "completion": CompletionVerb,
 }
 
 

@@ -109,7 +109,8 @@ def read(path: Path) -> dict[str, Answers]:
             "The 'file' of vestige audit must be Records (.json, .jsonl or a folder) or a description (.toml). "
             f"Got {path} instead."
         )
-    records = gather([path])
+    with output.progress("Reading Records"):
+        records = gather([path])
     if not records:
         raise InputError(f"The folder '{path}' must hold Records. Got none instead.")
     return {str(path) if len(records) == 1 else record.id: from_record(record) for record in records}

@@ -83,6 +83,8 @@ def table(content: Table) -> None:
     screen.print(drawn)
     if content.note:
         say(content.note)
+    for number, text in enumerate(content.footnotes(), 1):
+        say(f"[{number}] {text}")
 
 
 class Note(str):

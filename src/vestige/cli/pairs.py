@@ -27,27 +27,8 @@ if TYPE_CHECKING:
     from vestige.vestiges import Comparison, Plan, PrivateVestige, Vestige, Weighing
     from vestige.vestiges.given import GivenRows
 
-NAMES = {
-    "kl": "KL(real || fake)",
-    "reverse_kl": "KL(fake || real)",
-    "js": "Jensen-Shannon",
-    "js_smoothed": "Jensen-Shannon, smoothed",
-    "hellinger2": "Hellinger, squared",
-    "pearson_chi2": "Pearson chi^2",
-    "neyman_chi2": "Neyman chi^2",
-    "total_variation": "total variation",
-    "jeffreys": "Jeffreys",
-    "fid": "FID",
-    "fid_extrapolated": "FID, n to infinity",
-    "kid": "KID",
-    "mmd2": "MMD^2, RBF",
-    "prd_f8_recall": "PRD F8 (recall)",
-    "prd_f1_8_precision": "PRD F1/8 (precision)",
-}
-
 LONG_WORK = 5.0  # seconds, from which on a plan is announced
 OUTSIDE_ROWS, OUTSIDE_FEATURES = 5, 8  # of rows out of the other side's reach that are shown
-SHIFTED_COLUMNS = 10  # that are shown, those that differ most
 COPIED_ROWS = 10  # of those that repeat rows of the data, that are named
 
 
@@ -105,16 +86,21 @@ class CompareVerb(PairVerb):
     """The level of the intervals."""
     pair_rows: int = 5000
     """Metrics that compare every row with every other see at most so many of either side."""
+    html: Annotated[Path | None, arg(metavar="PAGE.html")] = None
+    """Write a page too: the answer, what differs in pictures, every number."""
 
     def run(self) -> None:
         """Read, compare, print."""
         from vestige.vestiges import STEPS, compare
         from vestige.vestiges.fid_statistics import is_fid_statistics
 
+        if self.html is not None and self.html.suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"The page of --html must end in .html. Got '{self.html}' instead.")
         if is_fid_statistics(self.real):
             self._by_fid()
             return
-        p, q = self.read()
+        with output.progress("reading"):
+            p, q = self.read()
         weights = None if self.weights is None else read_weights(self.weights, None if isinstance(q, str) else len(q.x))
         options = self.options("level", "pair_rows")
         options["standardise"] = None if self.scale == "auto" else self.scale == "standard"
@@ -123,14 +109,23 @@ class CompareVerb(PairVerb):
         with output.progress("comparing", len(STEPS) * len(sides)) as advance:
             options["on_step"] = lambda part: advance(1, f"comparing: {part}")
             both = [compare(p, q, q_weights=w, names=(real, name), **options) for name, w in sides.items()]
-        told = vars(both[0])
-        away = outside(both[0], p, q)
+        told = dict(vars(both[0]))
+        away: list[output.Table | str] = [*outside(both[0], p, q)]
+        if self.html is not None:
+            from vestige.vestiges.page import page
+
+            out_of_reach = [part for part in away if isinstance(part, output.Table)]
+            with output.progress("drawing the page"):
+                page(both[0], outside=out_of_reach, rows=typical_images(both[0], p, q)).save(self.html)
+            told |= {"page": self.html}
+            away.append(output.Note(f"page written to {self.html}"))
         parts = *self._shown(both), *away, *(one.conclusion for one in both)
         self.answer(told | ({} if weights is None else {"weighted": both[1]}), *parts)
 
     def _by_fid(self) -> None:
         """Of a file of 'mu' and 'sigma': FID, and one sentence about the rest."""
         from vestige.vestiges import compare
+        from vestige.vestiges.words import NAMES
 
         if self.weights is not None or self.drop:
             raise InputError("A file of 'mu' and 'sigma' answers FID of whole rows: --weights and --drop need rows.")
@@ -143,6 +138,8 @@ class CompareVerb(PairVerb):
         self.answer(vars(found), table, *beside, found.conclusion)
 
     def _shown(self, both: list[Comparison]) -> Iterator[output.Table | str]:
+        from vestige.vestiges.words import NAMES, column_table
+
         plain = both[0]
         columns = plain.columns
         if columns is not None and columns.of_table:
@@ -165,7 +162,12 @@ class CompareVerb(PairVerb):
         if lacking := [NAMES.get(k, k) for k, one in plain.metrics.items() if plain.by_draws and not one.known]:
             yield output.Note(f"a vestige keeps no rows, so these cannot be told: {', '.join(lacking)}")
         if plain.drift is not None:
-            yield from shifted(plain)
+            families = [(name, f"{p:.2g}") for name, p in plain.drift.families.items()]
+            yield output.Table("drift test, by family of moments", ("", "p-value"), families)
+        if plain.differences and plain.images is None:
+            yield column_table(plain)
+        if plain.images is not None:
+            yield f"the images differ most in the {plain.images.region} (--html shows a map)"
         if private:
             yield f"drift test p-value {'none' if math.isnan(plain.p_value) else f'{plain.p_value:.3g}'}"
         for one, label in zip(both, ("weights for these rows", "after weighting"), strict=False):
@@ -176,7 +178,7 @@ class CompareVerb(PairVerb):
             tested = "none" if math.isnan(one.p_value) else f"{one.p_value:.3g}"
             yield (
                 f"{label}: {d.verdict}; effective share of rows {d.ess_fraction:.1%}, Pareto k {k}, "
-                f"mean {d.mean_weight:.3g}; {'drift test' if one.by_draws else 'permutation'} p-value {tested}"
+                f"mean {d.mean_weight:.3g}; {'drift test' if one.by_draws else 'no difference:'} p-value {tested}"
             )
         r = plain.reach
         if r is not None:
@@ -194,18 +196,6 @@ class CompareVerb(PairVerb):
         if len(both) > 1:
             flattered = "Weights that were fitted on these very rows flatter the weighted figures: use fresh real rows."
             yield output.Note(flattered)
-
-
-def shifted(found: Comparison) -> Iterator[output.Table]:
-    """What the drift test of a vestige found: the p-value of each family, and the columns that differ most."""
-    assert found.drift is not None
-    families = [(name, f"{p:.2g}") for name, p in found.drift.families.items()]
-    yield output.Table("drift test, by family of moments", ("", "p-value"), families)
-    first = sorted(found.shifts.items(), key=lambda one: one[1].p_value)[:SHIFTED_COLUMNS]
-    rows = [(name, one.what, one.z, f"{one.p_value:.2g}") for name, one in first]
-    note = "p-values are corrected for the number of columns and of what was looked at in each"
-    heads = "", "differs most in", "z", "p-value"
-    yield output.Table("drift test, by column", heads, rows, note=note, alike="column")
 
 
 Outside: TypeAlias = "tuple[list[str], list[list[Any]]]"  # names of features, and the first rows that are out of reach
@@ -227,6 +217,31 @@ def outside_rows(
     assert isinstance(p, GivenRows)
     names = list(p.columns.features)
     return (names, p.x[first_p].tolist()), (names, q.x[first_q].tolist())
+
+
+def typical_images(found: Comparison, p: GivenRows | Vestige | PrivateVestige, q: GivenRows | str) -> dict[str, Tensor]:
+    """New images that are most and least like the data and, with rows, images of which there are fewest new ones."""
+    from torch import Tensor
+
+    from vestige.vestiges import Vestige
+    from vestige.vestiges.given import GivenRows
+    from vestige.vestiges.image_difference import as_images
+
+    if found.images is None or found.typical is None:
+        return {}
+    most, least, lacking = (list(rows) for rows in (found.typical.most, found.typical.least, found.typical.lacking))
+    if isinstance(p, Vestige):
+        from vestige.vestiges.batches import held
+
+        new, shape, old = held(q, name="q", owner="compare").rows, p.frame.shape, None
+        assert isinstance(new, Tensor)
+    else:
+        assert isinstance(p, GivenRows)
+        assert isinstance(q, GivenRows)
+        new, shape, old = q.x, p.columns.shape, p.x
+    out = {"most like the data": new[most], "least like the data": new[least]}
+    out |= {} if old is None else {"data that is lacking": old[lacking]}
+    return {name: as_images(x, shape) for name, x in out.items()}
 
 
 def readable(kept: Vestige, cells: Tensor, *, drawn: bool = False) -> Outside:
@@ -316,7 +331,8 @@ class WeighVerb(PairVerb):
         self._check()
         if is_fid_statistics(self.real):
             raise NotEstimable(ALONE)
-        p, q = self.read()
+        with output.progress("reading"):
+            p, q = self.read()
         with output.progress("fitting the ratio"):
             found = weigh(p, q, min_ess=self.temper, **self.options("bootstrap"))
         off = [f"The ratio is off: {found.blind}."] if found.blind else []

@@ -33,6 +33,7 @@ from vestige.core.errors import shortened
 from vestige.core.plain import plain
 from vestige.metrics.anytime import anytime
 from vestige.metrics.matrix import DIRECTIONS, LARGEST_FRACTION, MatrixSummary, require_one_scale, summary
+from vestige.show.tables import card
 from vestige.store import Plain
 from vestige.store.codec import SHOWN, stored_names
 
@@ -94,7 +95,10 @@ DETAILS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
+SCREEN = 10  # tasks of a matrix that a screen shows
+
+
+@dataclass(frozen=True, repr=False)
 class Record:
     """The outcome of one run. R[trained_up_to, tested_on] is `matrices[head]`; NaN is what was not measured.
 
@@ -103,6 +107,18 @@ class Record:
     under a name, for what is not a matrix of accuracies; `details` say more about the run than determines it.
     `learner` and `structure` are the class that ran and the names and shapes of its network's parameters; `version`
     has the versions of what took part, `versions` the software.
+
+    Example
+    -------
+    >>> R = torch.tensor([[0.9, 0.5], [0.6, 0.8]], dtype=torch.float64)
+    >>> print(str(Record({"method": "ewc"}, 0, "single", {"single": R})).partition(": ")[2])
+    ewc, seed 0, 2 tasks
+      average            0.7000
+      forgetting         0.3000
+      backward_transfer  -0.3000
+    R[trained up to, tested on], single:
+     0.900  0.500
+     0.600  0.800
     """
 
     config: dict[str, Plain]
@@ -239,6 +255,34 @@ class Record:
                 "The Record must be of a run with `every`. Got one that was tested at borders alone instead."
             )
         return anytime(self.values["while_training"], self.values["while_training_at"][:, 0])
+
+    def _head(self) -> str:
+        """What it is, in a line."""
+        ran = self.config.get("experiment") or self.config.get("method") or self.learner or "run"
+        tasks = f", {len(self.R)} tasks" if self.head else ""
+        return f"Record {self.id[:12]}: {ran}, seed {self.seed}{tasks}"
+
+    def _figures(self) -> list[tuple[str, float]]:
+        """What came out in few numbers: those of the matrix after the last task, or the first values."""
+        if self.head:
+            return [(name, float(value)) for name, value in self.summary().last().items() if value is not None]
+        return [(name, float(value)) for name, value in self.values.items() if value.numel() == 1][:SCREEN]
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name} {value:.4g}" for name, value in self._figures()[:3])
+        return f"<{' | '.join(filter(None, (self._head(), told)))}>"
+
+    def __str__(self) -> str:
+        lines = [self._head(), *(f"  {name:<18} {value:.4f}" for name, value in self._figures())]
+        if self.head:
+            shown = self.R[-SCREEN:, :SCREEN]
+            cut = " (the last rows, the first columns)" if len(self.R) > SCREEN else ""
+            lines.append(f"R[trained up to, tested on], {self.head}{cut}:")
+            lines += [" ".join("     -" if math.isnan(v) else f"{v:6.3f}" for v in row) for row in shown.tolist()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return card(self._head(), self._figures())
 
     def save(self, path: str | Path) -> Path:
         """Write to `path`, or to `ID.json` where `path` is a folder; other numbers under the same id are refused."""

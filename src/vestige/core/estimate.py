@@ -19,7 +19,7 @@ Verdict = Literal["ok", "at least", "refused"]
 NAN = math.nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """A number, how sure it is, and what it rests on.
 
@@ -48,6 +48,8 @@ class Estimate:
     kl at least 1.5 (overfitted: more samples would help)
     >>> print(Estimate.refused("The rows do not overlap.", name="kl"))
     kl refused: The rows do not overlap.
+    >>> Estimate(0.25, 0.2, 0.3, name="js")
+    Estimate(js 0.25 [0.2, 0.3])
     """
 
     value: Any
@@ -94,6 +96,9 @@ class Estimate:
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.name, rendered(self))))
+
+    def __repr__(self) -> str:
+        return f"Estimate({self})"
 
     def _repr_html_(self) -> str:
         return f"<span class='estimate'>{html.escape(str(self))}</span>"

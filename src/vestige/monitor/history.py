@@ -30,11 +30,11 @@ from vestige.chains import StepReport
 from vestige.chains.report import AVERAGE, Task
 from vestige.core import Estimate, checks
 from vestige.monitor.alarms import Alarms, FiredAlarm, Refusal, held
-from vestige.show.tables import Table
+from vestige.show.tables import Table, card
 from vestige.store import newer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MonitorStep:
     """One finished step."""
 
@@ -51,6 +51,22 @@ class MonitorStep:
     def number(self) -> int:
         """Steps are counted from 1."""
         return self.report.step
+
+    @property
+    def _alarms_told(self) -> str:
+        return "; ".join(map(str, self.alarms)) or "no alarm"
+
+    def __repr__(self) -> str:
+        return (
+            f"MonitorStep({self.number}, {self.when}, {len(self.report.tasks)} tasks judged, {len(self.alarms)} alarms)"
+        )
+
+    def __str__(self) -> str:
+        told = [f"  {task}: {said}" for task, said in self.report.figures()]
+        return "\n".join([f"step {self.number}, {self.when}: {self._alarms_told}", *told])
+
+    def _repr_html_(self) -> str:
+        return card(f"step {self.number}, {self.when}: {self._alarms_told}", self.report.figures())
 
 
 Steps = Sequence[MonitorStep]

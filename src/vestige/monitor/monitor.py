@@ -49,6 +49,7 @@ from vestige.monitor.history import MonitorStep
 from vestige.monitor.openmetrics import openmetrics
 from vestige.monitor.samples import Arrays, Given
 from vestige.ratios.divergences import get as divergence
+from vestige.show.tables import card
 
 OWNER = "Monitor.create"
 FEATURES_FILE = "features.json"
@@ -331,6 +332,12 @@ class Monitor:
         said = f"{k} alarm{'s fire' if k > 1 else ' fires'}, for task {_whom(self.alarms)}" if k else "no alarm fires"
         said += f"; {untold} cannot be told, for task {_whom(self.refusals)}" if untold else ""
         return f"Step {self.steps}, {n} task{'s' * (n > 1)}: {said if self.thresholds else 'no alarm was set'}."
+
+    def __repr__(self) -> str:
+        return f"Monitor({str(self.folder)!r}: {self})"
+
+    def _repr_html_(self) -> str:
+        return card(str(self), self._steps[-1].report.figures() if self._steps else ())
 
     def _asked(self, owner: str, names: Iterable[str] | None) -> list[str]:
         """`names` among the divergences that every step has; without any, the ones that most people ask for."""

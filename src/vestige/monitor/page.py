@@ -1,4 +1,4 @@
-"""The report of a monitor: one HTML file with curves, the matrix D, alarms, verdicts, and what is kept."""
+"""The report of a monitor: one HTML file, whether an alarm fires and what to do first, then curves, then tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import pandas as pd
 
 from vestige import show as drawing
-from vestige.chains.report import Task
+from vestige.chains.report import AVERAGE, Task
 from vestige.monitor import history
 from vestige.monitor.alarms import Alarm, Alarms, FiredAlarm, Refusal, sentences
 from vestige.monitor.folder import MonitorSettings
 from vestige.monitor.history import Steps
-from vestige.show import Page, Picture, Table
+from vestige.show import Noted, Page, Picture, Status, Table
 
 
 def page(
@@ -28,16 +28,43 @@ def page(
     """Everything that the history says of the divergences `names`, for reading."""
     limits = [alarm for alarm in chosen.alarms or () if isinstance(alarm, Alarm)]
     shown = next((alarm.divergence for alarm in limits), "js" if "js" in names else next(iter(names), ""))
-    out = Page(title, said)
+    out = Page(title, _advice(steps, chosen.alarms), status=_status(steps, chosen.alarms), answer=said)
+    if names:
+        out.section("Divergences over steps", *(_curve(steps, name, limits) for name in names))
     out.section("Alarms", *_alarms(steps, chosen.alarms))
     out.section("Now", *_now(steps, names))
     if names:
-        out.section("Divergences over steps", *(_curve(steps, name, limits) for name in names))
         out.section(f"Every task at every step: {shown}", _matrix(steps, shown))
         out.section("Forgetting and intransigence", *_lost(steps, shown))
     out.section("What is kept", *_kept(steps, kept, vestiges, chosen.keep_moments))
     out.section("Steps", _steps(steps))
     return out
+
+
+def _status(steps: Steps, alarms: Alarms) -> Status:
+    if steps[-1].alarms:
+        return Status("bad", "alarm")
+    if alarms == ():
+        return Status("plain", "no alarm is set")
+    return Status("care", "cannot be told") if _untold(steps, alarms) else Status("good", "no alarm")
+
+
+def _untold(steps: Steps, alarms: Alarms) -> list[Refusal]:
+    """Alarms of the last step that watch a number which was refused."""
+    return [one for one in history.refusals(steps, alarms) if one.step == len(steps)]
+
+
+def _advice(steps: Steps, alarms: Alarms) -> str:
+    """What to do now."""
+    if fired := steps[-1].alarms:
+        first = fired[0]
+        look = "Compare its new rows with what is kept to see which columns."
+        return f"Look at task {first.task!r} first: {first.why}. {look}"
+    if alarms == ():
+        return "Set an alarm to be told when new rows differ: a monitor without one only keeps a history."
+    if untold := _untold(steps, alarms):
+        return f"Give more rows of task {untold[0].task!r}: {untold[0].why}."
+    return "Nothing needs to be done."
 
 
 def labels(tasks: Sequence[Task]) -> dict[Task, str]:
@@ -58,20 +85,23 @@ def _alarms(steps: Steps, alarms: Alarms) -> list[str | Table]:
 
 def _newest(title: str, told: Sequence[FiredAlarm | Refusal]) -> Table:
     rows = [
-        (one.step, str(one.task), getattr(one.alarm, "divergence", "drift test"), one.why) for one in reversed(told)
+        (one.step, str(one.task), Noted(getattr(one.alarm, "divergence", "drift test"), one.why))
+        for one in reversed(told)
     ]
-    return Table(f"{title}, newest first", ("step", "task", "number", "why"), rows)
+    return Table(f"{title}, newest first", ("step", "task", "number"), rows)
 
 
 def _now(steps: Steps, names: Sequence[str]) -> list[str | Table]:
     if not steps[-1].report.tasks:
         return ["The last step kept what is needed of its data; it had no samples to judge."]
     last = history.table(steps[-1:], names)
-    columns = ("task", "divergence", "value", "low", "high", "depth", "verdict", "reason")
+    columns = ("task", "divergence", "value", "low", "high", "depth", "verdict")
     level = next(iter(steps[-1].report.tasks[0].estimates.values())).level
     note = f"Low and high are the ends of the {level:.0%} interval; depth is how many estimated ratios stand between."
     tests = history.tests(steps[-1])
-    return [*([tests] if tests.rows else []), Table(f"step {len(steps)}", columns, _rows(last, columns), note)]
+    reasons = [Noted(verdict, why) for verdict, why in zip(last.verdict, last.reason, strict=True)]
+    rows = _rows(last.assign(verdict=reasons), columns)
+    return [*([tests] if tests.rows else []), Table(f"step {len(steps)}", columns, rows, note)]
 
 
 def _curve(history_: Steps, name: str, alarms: Sequence[Alarm]) -> Picture:
@@ -113,6 +143,9 @@ def _lost(steps: Steps, name: str) -> list[str | Table]:
 
 
 def _rows(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str | float, ...]]:
+    """Rows for a table; of one task there is no average to show."""
+    tasks = frame[frame.task != AVERAGE]
+    frame = frame if tasks.task.nunique() > 1 else tasks
     return list(frame[list(columns)].itertuples(index=False, name=None))
 
 

@@ -118,6 +118,28 @@ class Fewer(NamedTuple):
     log_ratio_q: Float[Tensor, " m_q"]
 
 
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """The fits that each lack a fold, the rows of either side that were fitted on, and the fold of each of these."""
+
+    fits: tuple[Ratio, ...]
+    affine: Affine
+    rows_p: Int[Tensor, " m_p"]
+    rows_q: Int[Tensor, " m_q"]
+    fold_p: Int[Tensor, " m_p"]
+    fold_q: Int[Tensor, " m_q"]
+
+    def log_ratio(self, x: Float[Tensor, "n d"], fold: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """log p/q of each row of `x` by the fit that has not seen its `fold`."""
+        first = self.fits[0]
+        if isinstance(first, Stack):
+            return self.affine(first.without(x, fold))
+        value = x.new_empty(len(x))
+        for k, fit in enumerate(self.fits):
+            value[fold == k] = evaluate(fit, x[fold == k])[:, 0]
+        return self.affine(value)
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """Calibrated held-out log p/q on the rows of both sides, and how they came about."""
@@ -129,6 +151,7 @@ class HeldOut:
     warnings: tuple[str, ...]
     blind: str | None  # why the log-ratios miss a difference that is plain to see
     fewer: Fewer | None = None
+    folds: Folds | None = None  # the fits themselves, to ask them about other rows
 
     def sides(
         self, q_weights: Float[Tensor, " n_q"] | None = None, p_weights: Float[Tensor, " n_p"] | None = None
@@ -186,7 +209,7 @@ def held_out(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         ratio, why = choose(estimator, part, bootstrap)
-        value_p, value_q, gap = _everywhere(ratio, whole, part, chosen, seed)
+        value_p, value_q, gap, fits, fold_p, fold_q = _everywhere(ratio, whole, part, chosen, seed)
         fewer = None if bootstrap else Fewer(*chosen, *second_fit(ratio, part, rng.child_seed(seed, "fewer")))
     w_p, w_q = whole.w_p, whole.w_q
     affine = platt(value_p[:, 0], value_q[:, 0], w_p, w_q)
@@ -210,7 +233,8 @@ def held_out(
         blind += f"{figures['log_loss']:.3f})"
     told = tuple(dict.fromkeys(str(w.message) for w in caught))
     interval = log_q[:, 1:] if log_q.shape[1] > 1 else None
-    return HeldOut(log_p[:, 0], log_q[:, 0], interval, report, told, blind, fewer)
+    judges = Folds(fits, affine, *chosen, fold_p, fold_q)
+    return HeldOut(log_p[:, 0], log_q[:, 0], interval, report, told, blind, fewer, judges)
 
 
 def choose(estimator: str | Ratio, sample: Sample, bootstrap: int) -> tuple[Ratio, str]:
@@ -232,11 +256,12 @@ def choose(estimator: str | Ratio, sample: Sample, bootstrap: int) -> tuple[Rati
 
 def _everywhere(
     ratio: Ratio, whole: Sample, part: Sample, chosen: tuple[Int[Tensor, " m_p"], Int[Tensor, " m_q"]], seed: int
-) -> tuple[Float[Tensor, "n_p k"], Float[Tensor, "n_q k"], float]:
-    """Held-out values of every row of `whole`, of which `part` are the `chosen` rows, and the gap."""
+) -> tuple[Float[Tensor, "n_p k"], Float[Tensor, "n_q k"], float, tuple[Ratio, ...], Tensor, Tensor]:
+    """Held-out values of every row of `whole`, of which `part` are the `chosen` rows; gap, fits, folds."""
     if isinstance(ratio, Stack):
         ratio.fit(part.p, part.q, p_weights=part.p_weights, q_weights=part.q_weights, seed=seed)
         found = FoldFits((ratio,), ratio.held_out_p_[:, None], ratio.held_out_q_[:, None], ratio.gap_)
+        folds = ratio.fold_p_, ratio.fold_q_
     else:
         folds = torch.arange(len(part.p)) % FOLDS, torch.arange(len(part.q)) % FOLDS  # rows in random order
         found = fold_by_fold(ratio, part, folds=folds, seed=seed)
@@ -249,7 +274,7 @@ def _everywhere(
             value[rest] = torch.stack([evaluate(fit, x[rest]) for fit in found.fits]).mean(0)
         value[rows] = own
         values.append(value)
-    return values[0], values[1], found.gap
+    return values[0], values[1], found.gap, found.fits, *folds
 
 
 def second_fit(ratio: Ratio, sample: Sample, seed: int) -> tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]]:

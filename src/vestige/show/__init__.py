@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from vestige.show.grids import Heat as Heat
     from vestige.show.grids import images as images
     from vestige.show.grids import matrix as matrix
+    from vestige.show.grids import signed_map as signed_map
     from vestige.show.page import Heading as Heading
     from vestige.show.page import Page as Page
     from vestige.show.page import Part as Part
     from vestige.show.page import Picture as Picture
+    from vestige.show.page import Status as Status
     from vestige.show.page import Verbatim as Verbatim
     from vestige.show.points import pareto_front as pareto_front
     from vestige.show.points import plane as plane
@@ -30,15 +32,16 @@ if TYPE_CHECKING:
     from vestige.show.style import save as save
     from vestige.show.style import settled as settled
     from vestige.show.tables import Link as Link
+    from vestige.show.tables import Noted as Noted
     from vestige.show.tables import Table as Table
 
 HOMES = {
-    "grids": ("Heat", "images", "matrix"),
-    "page": ("Heading", "Page", "Part", "Picture", "Verbatim"),
+    "grids": ("Heat", "images", "matrix", "signed_map"),
+    "page": ("Heading", "Page", "Part", "Picture", "Status", "Verbatim"),
     "points": ("pareto_front", "plane", "quadrant", "scatter_front"),
     "series": ("bars", "curves", "while_training"),
     "style": ("encode", "save", "settled"),
-    "tables": ("Link", "Table"),
+    "tables": ("Link", "Noted", "Table"),
 }
 __all__ = sorted(name for names in HOMES.values() for name in names)
 

@@ -128,6 +128,25 @@ def _cells(values: ArrayLike, rows: Sequence[str], columns: Sequence[str]) -> Fl
     return cells
 
 
+SIGNED = "signed_map"
+MAP_INCHES = 3.6
+
+
+def signed_map(values: ArrayLike, *, title: str, label: str) -> Figure:
+    """`values` (h, w) as a picture: white where they are zero, orange above, blue below (colour-blind readers, too)."""
+    cells = checks.matrix(values, "values", SIGNED).cpu().numpy()
+    most = float(np.abs(cells).max()) or 1.0
+    with style.settings():
+        tall = MAP_INCHES * min(max(cells.shape[0] / cells.shape[1], 0.4), 2.5)
+        figure, axes = style.sheet(MAP_INCHES + 1.4, tall + 0.6, title)
+        drawn = axes.imshow(cells, cmap="PuOr_r", norm=Normalize(-most, most), interpolation="nearest")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        style.bare(axes)
+        figure.colorbar(drawn, ax=axes, label=style.word(label), shrink=0.9)
+    return figure
+
+
 IMAGES = "images"
 # White pixels between two images.
 GAP = 1

@@ -2,8 +2,9 @@
 
 Nothing is fetched: the style and the small script stand in the page, pictures are inlined as data. It follows the
 reader's light or dark setting, which a button changes, prints, fits a phone, and can be used by keyboard and screen
-reader: a link past the head, landmarks, one heading a section, a text for every picture, tables that scroll and sort by
-buttons. Every text that comes in is escaped; a page says what it is given and never runs it.
+reader: status and answer before anything else, a link past the head, landmarks, one heading a section, a text for every
+picture, tables that scroll and sort by buttons. Every text that comes in is escaped; a page says what it is given and
+never runs it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import base64
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from matplotlib.figure import Figure
 
@@ -24,6 +25,14 @@ from vestige.store import write_bytes
 
 # A picture of many marks is smaller as PNG: above this many bytes of SVG, PNG is taken.
 SVG_BYTES = 150_000
+
+
+@dataclass(frozen=True)
+class Status:
+    """How it stands, in a word and a colour: "good", "care" and "bad" are green, amber and red, "plain" is grey."""
+
+    kind: Literal["good", "care", "bad", "plain"]
+    word: str
 
 
 @dataclass(frozen=True)
@@ -75,12 +84,17 @@ Part: TypeAlias = str | Table | Heat | Picture | Verbatim | Heading
 
 
 class Page:
-    """A page under `title`, opened by `lead`: its conclusion in a sentence or two."""
+    """A page under `title`, opened by `lead`: its conclusion in a sentence or two, or what to do.
 
-    def __init__(self, title: str, lead: str = "") -> None:
+    With a `status` the first heading is the `answer`, and the title stands beside the status.
+    """
+
+    def __init__(self, title: str, lead: str = "", *, status: Status | None = None, answer: str = "") -> None:
         if not title.strip():
             refuse("title", "Page", "a few words", repr(title))
-        self.title, self.lead = title, lead
+        if (status is None) != (not answer.strip()):
+            refuse("answer", "Page", "given with a 'status', and only then", repr(answer))
+        self.title, self.lead, self.status, self.answer = title, lead, status, answer
         self.sections: tuple[tuple[str, tuple[Part, ...]], ...] = ()  # headings with their parts, as added
 
     def section(self, heading: str, *parts: Part) -> Self:

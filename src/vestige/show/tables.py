@@ -11,6 +11,7 @@ This file imports neither torch nor matplotlib, so that the shell can print a ta
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
 import re
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SIGNIFICANT, MOST_DECIMALS = 4, 12  # digits of the largest number; decimals at most
 PROSE = 60  # letters from which a cell is prose, that no column may squeeze to a word a line
+FOOTNOTE = 40  # letters from which the reason of an estimate stands below the table
 Cell: TypeAlias = "str | float | int | Estimate | None"
 
 
@@ -42,12 +44,25 @@ class Link(str):
         return link
 
 
+class Noted(str):
+    """Words with something to say about them that is too long for a cell: a footnote below the table."""
+
+    __slots__ = ("note",)
+    note: str
+
+    def __new__(cls, words: str, note: str) -> Self:
+        """`words`, explained by `note`."""
+        noted = super().__new__(cls, words)
+        noted.note = note
+        return noted
+
+
 @dataclass(frozen=True)
 class Table:
     """A table as it is shown: `rows` of ready cells; numbers (None included) stand right, words and Estimates left.
 
     `alike` says which numbers share their decimals: those of the whole "table", of each "row" where every row is
-    another quantity, or of each "column".
+    another quantity, or of each "column". Long reasons of Estimates, and notes of `Noted` words, are footnotes.
     """
 
     title: str
@@ -63,13 +78,20 @@ class Table:
                 raise InputError(f"The 'rows' of Table must be {wide} cells wide. Got {len(row)} instead.")
 
     def texts(self) -> list[list[str]]:
-        """The cells as people read them, with the same decimals where they are `alike`."""
+        """The cells as people read them, with the same decimals where they are `alike`, and marks of footnotes."""
+        found = self.footnotes()
+        marks = {text: f" [{i}]" for i, text in enumerate(found, 1)}
         if self.alike == "row":
-            return [_alike(row) for row in self.rows]
+            return [_alike(row, marks) for row in self.rows]
         if self.alike == "column" and self.rows:
-            return [list(row) for row in zip(*map(_alike, zip(*self.rows, strict=True)), strict=True)]
+            columns = [_alike(column, marks) for column in zip(*self.rows, strict=True)]
+            return [list(row) for row in zip(*columns, strict=True)]
         places = decimals(v for row in self.rows for v in row if isinstance(v, float))
-        return [[cell(value, places) for value in row] for row in self.rows]
+        return [[cell(value, places, marks) for value in row] for row in self.rows]
+
+    def footnotes(self) -> list[str]:
+        """What the marks [1], [2] ... of the cells stand for, each text once."""
+        return list(dict.fromkeys(text for row in self.rows for value in row if (text := footnote(value))))
 
     def words(self) -> list[bool]:
         """For each column: does it hold words? Then it stands left."""
@@ -81,7 +103,7 @@ class Table:
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow([_no_formula(name) for name in self.columns])
         for row in self.rows:
-            writer.writerow([_no_formula(rendered(v)) if isinstance(v, Estimate) else _exact(v) for v in row])
+            writer.writerow([_no_formula(rendered(v)) if isinstance(v, Estimate) else _exact(_whole(v)) for v in row])
         return buffer.getvalue()
 
     def markdown(self) -> str:
@@ -96,6 +118,13 @@ class Table:
         """A `<table>` with caption and column heads; `styles`: (row, column) -> the `style` of that cell."""
         macros: Any = templates().get_template("parts.html").module
         return str(macros.grid(self, styles or {}))
+
+
+def card(head: str, figures: Iterable[tuple[str, Cell]]) -> str:
+    """A few figures under a line of words, as HTML for a notebook."""
+    rows = [(name, cell(value) if isinstance(value, float) else value) for name, value in figures]
+    drawn = Table("", ("", ""), rows).html() if rows else ""
+    return f"<div class='vestige'><p>{html.escape(printable(head))}</p>{drawn}</div>"
 
 
 @cache
@@ -130,8 +159,23 @@ def decimals(values: Iterable[float | None]) -> int:
     return min(max(SIGNIFICANT - before_the_point, 0), MOST_DECIMALS)
 
 
-def cell(value: Cell, places: int = 4) -> str:
-    """One cell: a number with `places` decimals, a dash for what is not there."""
+def footnote(value: Cell) -> str:
+    """What is to say of a cell below the table."""
+    if isinstance(value, Estimate):
+        return value.reason if len(value.reason) >= FOOTNOTE else ""
+    return value.note if isinstance(value, Noted) else ""
+
+
+def _whole(value: Cell) -> Cell:
+    """With its footnote behind it, for machines."""
+    return f"{value} ({value.note})" if isinstance(value, Noted) and value.note else value
+
+
+def cell(value: Cell, places: int = 4, marks: Mapping[str, str] | None = None) -> str:
+    """One cell: a number with `places` decimals, a dash for what is not there; `marks` of what is said below."""
+    if marks and (mark := marks.get(footnote(value))):
+        plain = value.but(reason="") if isinstance(value, Estimate) else str(value)
+        return cell(plain, places).removesuffix(": ") + mark
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if not isinstance(value, float):
@@ -140,9 +184,9 @@ def cell(value: Cell, places: int = 4) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
-def _alike(values: Sequence[Cell]) -> list[str]:
+def _alike(values: Sequence[Cell], marks: Mapping[str, str]) -> list[str]:
     places = decimals(v for v in values if isinstance(v, float))
-    return [cell(value, places) for value in values]
+    return [cell(value, places, marks) for value in values]
 
 
 def _is_number(value: Cell) -> bool:

@@ -7,6 +7,7 @@ as wide. Whatever was done stands in the report of the columns and in the notes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,8 @@ def sides(
         alone = [encode([one.rows], [name])[0][0] if isinstance(one.rows, pa.Table) else one.rows
                  for one, name in zip(found, names, strict=True)]  # fmt: skip
         coded = list(checks.pair(alone[0], alone[1], owner, dtype=None))
-        report = plain_report(coded[0].shape[1], "number", ())
+        width, given = coded[0].shape[1], tuple(getattr(p, "shape", ()))[1:]
+        report = plain_report(given if math.prod(given) == width else (width,), "number", ())
     notes = [f"{name}: {note}" for one, name in zip(found, names, strict=True) for note in one.notes]
     made = [
         GivenRows(x, report, one.like, drawn_rows(given, one), warnings=one.warnings)

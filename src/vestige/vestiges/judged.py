@@ -18,6 +18,7 @@ variation, lies where the data had nothing; where t is not below the share that 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,19 +33,22 @@ from vestige.data.readers import ColumnReport
 from vestige.metrics.base import WeightedRows
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID, kid, mmd
+from vestige.ratios.cross_fit import HeldOut
 from vestige.ratios.support import Reach
 from vestige.vestiges.given import drawn_rows, opened, sides
+from vestige.vestiges.image_difference import ImageDifference
 from vestige.vestiges.kept import KeptData
 from vestige.vestiges.lines import Found, fid_found, gathered, heard, some_rows
 from vestige.vestiges.no_difference import by_weight
 from vestige.vestiges.pairs import FEW_BY_WEIGHT, RowPair, Seen, Tested
 from vestige.vestiges.plan import Plan, plan
 from vestige.vestiges.reference import smoothed, smoothing_scale
+from vestige.vestiges.vestige_differences import cell_names, images_of_vestige, of_vestige
 from vestige.vestiges.widening import total_variation_limit, widened
 
 SATURATED = 0.65  # nats of JS, of log 2 = 0.69: beyond it there is next to no overlap left to measure
 NEEDS_ROWS = "It is a metric of the rows themselves, and a vestige keeps none."
-COLUMNS_TOLD, ALPHA = 3, 0.05  # columns that differ are named, at most so many, from this p-value on
+OWN_SHARE = 0.2  # of what was found that may be an error of the draws, where shares of it are told
 
 
 def pair_of(
@@ -170,8 +174,30 @@ class VestigePair:
             found = self.vestige.test.test(cells)
         except InputError:  # the cells are those of the frame: there are too few of them
             return Tested(math.nan, untested="there are too few rows")
-        shifts = {self.vestige.frame.names[one.column]: one for one in found.columns}
-        return Tested(found.p_value, found, shifts)
+        return Tested(found.p_value, found, of_vestige(self.vestige, cells, found))
+
+    def groups(self, names: Sequence[str]) -> list[Sequence[int]] | None:
+        """The features of each column, where a ratio sees them and not components."""
+        frame = self.vestige.frame
+        if frame.axes is not None:
+            return None
+        widths = [1] * len(frame.kinds) if frame.schema is None else [len(one.features) for one in frame.schema.used]
+        ends = list(itertools.accumulate(widths, initial=0))
+        by_name = {name: range(ends[i], ends[i + 1]) for i, name in enumerate(cell_names(self.vestige))}
+        return [by_name[name] for name in names]
+
+    def shares_untold(self, found: HeldOut) -> str:
+        """Where the draws differ from the data by more than a share OWN_SHARE of what was found."""
+        gain = math.log(2) - float(found.report["held_out"]["log_loss"])
+        own = self.vestige.errors.estimates.get("js")
+        if own is None or not own.known or max(own.value, 0.0) <= OWN_SHARE * gain:
+            return ""
+        told = f"the reference draws differ from the data by {max(own.value, 0.0):.2g} nats of JS"
+        return f"What share of the difference each column has cannot be told: {told}, and {gain:.2g} were found."
+
+    def images(self) -> ImageDifference | None:
+        """By principal components, where those are what was kept."""
+        return images_of_vestige(self.vestige, self.features, self.q_weights)
 
     def doubts(self, reached: Reach) -> tuple[str, ...]:
         """Whether what is out of reach may be an error of the draws."""
@@ -219,13 +245,3 @@ class VestigePair:
         found = gathered(computed, level=level, on_step=on_step)
         by_draws = ("mmd2",) if kept.third is not None else ("mmd2", "kid")
         return found | widened({name: found[name] for name in by_draws}, kept.errors), ()
-
-
-def columns_told(tested: Tested) -> tuple[str, ...]:
-    """The columns that differ most, in a sentence; none where none does by itself."""
-    found = sorted((one.p_value, name) for name, one in tested.shifts.items() if one.p_value <= ALPHA)
-    if not found or not tested.p_value <= ALPHA:
-        return ()
-    named = ", ".join(f"{name} (p = {p:.2g})" for p, name in found[:COLUMNS_TOLD])
-    more = f" and {len(found) - COLUMNS_TOLD} more" if len(found) > COLUMNS_TOLD else ""
-    return (f"Columns that differ by themselves: {named}{more}.",)

@@ -50,6 +50,11 @@ class KeptData(ABC):
     def cells(self, rows: Any, origin: str = "new") -> Aligned:  # noqa: ANN401 - whatever `keep` takes
         """Rows in the same frame; those that do not fit are refused with their names."""
 
+    @property
+    @abstractmethod
+    def draws(self) -> tuple[Float[Tensor, "m c"], Float[Tensor, " m"]]:
+        """The reference draws, as the densities give them, and weights that sum to one."""
+
     @abstractmethod
     def comparable(self, cells: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
         """New rows as metrics and divergences see them: without cells that may be as rare as those that were hidden."""

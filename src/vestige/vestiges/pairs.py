@@ -6,7 +6,8 @@ A `RowPair` has the rows of both. What stands for rows that are gone is in `judg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,14 +18,18 @@ from torch import Tensor
 from vestige.core import Estimate, NotEstimable, checks
 from vestige.core.checks import ArrayLike, Kind
 from vestige.data.readers import ColumnReport
+from vestige.ratios.cross_fit import HeldOut
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.support import Reach
 from vestige.vestiges.copies import Copies, copies
-from vestige.vestiges.drift_test import ColumnShift, DriftFound
+from vestige.vestiges.differences import ColumnDifference, RowColumn, of_rows, row_columns
+from vestige.vestiges.drift_test import DriftFound
 from vestige.vestiges.given import GivenRows
+from vestige.vestiges.image_difference import ImageDifference
+from vestige.vestiges.image_difference import of_rows as images_of_rows
 from vestige.vestiges.lines import metric_estimates
-from vestige.vestiges.no_difference import p_value
-from vestige.vestiges.plan import Plan, plan, projected
+from vestige.vestiges.no_difference import by_weight, p_value
+from vestige.vestiges.plan import MANY_FEATURES, Plan, plan, projected
 
 # Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
 SCALE_GAP = 100.0
@@ -56,11 +61,11 @@ FEW_BY_WEIGHT = "its weights are worth too few rows"
 
 
 class Tested(NamedTuple):
-    """The p-value of "no difference", NaN with the reason where it was not tested, and what a drift test found."""
+    """The p-value of "no difference", NaN with the reason where it was not tested, and what differs, by column."""
 
     p_value: float
     drift: DriftFound | None = None
-    shifts: Mapping[str, ColumnShift] = {}  # of the drift test, by the name of the column
+    columns: tuple[ColumnDifference, ...] = ()
     untested: str = FEW_BY_WEIGHT
 
 
@@ -138,6 +143,18 @@ class Pair(Protocol):
         """Whether there is a difference."""
         ...
 
+    def groups(self, names: Sequence[str]) -> list[Sequence[int]] | None:
+        """What a ratio sees of each of these columns, by place; None where it sees none by itself."""
+        ...
+
+    def shares_untold(self, found: HeldOut) -> str:
+        """Why shares of the difference cannot be told; empty where they can."""
+        ...
+
+    def images(self) -> ImageDifference | None:
+        """Where the images differ, where rows are images."""
+        ...
+
     def doubts(self, reached: Reach) -> tuple[str, ...]:
         """Sentences about what was found out of reach."""
         ...
@@ -165,6 +182,7 @@ class RowPair:
     notes: tuple[str, ...] = ()
     by_draws: bool = False
     apart: float = 0.0
+    moving: tuple[bool, ...] | None = None  # which of the features are there
 
     columns: ColumnReport | None = None
     like: Kind = Kind("numpy")  # noqa: RUF009 - frozen
@@ -176,6 +194,12 @@ class RowPair:
         weights = checks.weights(q_weights, len(q.x), "q_weights", owner)
         beside = {"columns": p.columns, "like": q.like, "drawn": q.drawn}
         return cls(p.x, q.x, weights, warnings=p.warnings + q.warnings, notes=p.notes + q.notes, **beside)
+
+    @functools.cached_property
+    def row_columns(self) -> tuple[RowColumn, ...]:
+        """Where the features of each column stand."""
+        width = self.d if self.moving is None else len(self.moving)
+        return row_columns(width, self.columns, self.moving)
 
     @property
     def n_p(self) -> int:
@@ -200,7 +224,8 @@ class RowPair:
         if not bool(moving.any()):
             raise NotEstimable("Every feature is one and the same number in both sets: there is nothing to compare.")
         note = f"{int((~moving).sum())} of {len(moving)} features are constant in both sets and were left out."
-        return replace(self, p=self.p[:, moving], q=self.q[:, moving], warnings=(*self.warnings, note))
+        there = tuple(moving.tolist())
+        return replace(self, p=self.p[:, moving], q=self.q[:, moving], warnings=(*self.warnings, note), moving=there)
 
     def plan(self, *, rows: int, pair_rows: int, memory: float | None, owner: str) -> Plan:
         """Rows and features as they are."""
@@ -220,8 +245,43 @@ class RowPair:
         return dict(found)
 
     def tested(self, seen: Seen, *, rows: int, seed: int) -> Tested:
-        """By permutation of the labels."""
-        return Tested(p_value(seen.p, seen.q, seen.q_weights, rows=rows, projected=bool(seen.told), seed=seed))
+        """By permutation of the labels and by column, weighted rows being drawn by weight.
+
+        Twice the smaller of the two p-values: a column that differs is a difference, and either may find what the
+        other does not.
+        """
+        whole = p_value(seen.p, seen.q, seen.q_weights, rows=rows, projected=bool(seen.told), seed=seed)
+        q = self.q
+        if self.q_weights is not None:
+            drawn = by_weight(self.q_weights, seed)
+            if drawn is None:
+                return Tested(whole)
+            q = q[drawn]
+        columns = of_rows(self.p, q, self.row_columns)
+        both = 2 * min([whole, *(one.p_value for one in columns)])
+        return Tested(min(both, 1.0), None, columns)
+
+    def groups(self, names: Sequence[str]) -> list[Sequence[int]] | None:
+        """The features of each column, where a ratio sees them and not principal components."""
+        if self.d > MANY_FEATURES:
+            return None
+        by_name = {column.name: column.features for column in self.row_columns}
+        return [by_name[name] for name in names]
+
+    def shares_untold(self, found: HeldOut) -> str:
+        """They can: the rows are the data."""
+        return ""
+
+    def images(self) -> ImageDifference | None:
+        """By the pixels; those that never move do not differ."""
+        shape = () if self.columns is None else self.columns.shape
+        if len(shape) < 2:
+            return None
+        p, q = self.p, self.q
+        if self.moving is not None:
+            there = torch.tensor(self.moving)
+            p, q = (x.new_zeros(len(x), len(there)).index_copy(1, there.nonzero()[:, 0], x) for x in (p, q))
+        return images_of_rows(p, q, self.q_weights, shape)
 
     def doubts(self, reached: Reach) -> tuple[str, ...]:
         """None: the rows are the data."""

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from vestige.core import InputError, checks, rng
 from vestige.core.machine import free_memory
+from vestige.ratios.importance import ROWS as IMPORTANCE_ROWS
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.weights import Diagnosis
 
@@ -33,6 +34,7 @@ LEAST_ROWS = 1000  # below this a memory budget cuts nothing more
 FEWEST_ROWS = 6  # that a ratio can be cross-fitted on
 LOOKED_ROWS = 60_000  # of either side, whose log-ratios a comparison averages
 BLOCK = 8192  # rows that are copied at once
+SHARED_OUT = 32  # columns whose shares of the difference are looked at, those that differ most
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def _operations(n_p: int, n_q: int, d: int, k: int, rows: int, pair_rows: int) -
     if not pair_rows:
         return ratio
     pairs = 3 * 3.0 * (min(pair_rows, n_p) + min(pair_rows, n_q)) ** 2 * (d + 60)
+    ratio += 2 * IMPORTANCE_ROWS * min(d, SHARED_OUT) * (4e5 + 4e4 * k) if k == d else 0
     return ratio + pairs + 1.5 * (n_p + n_q) * d**2 + 45.0 * d**3 + 4e3 * (n_p + n_q) * d
 
 

@@ -10,39 +10,70 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
 
-from vestige.core import Estimate, checks
+from torch import Tensor
+
+from vestige.core import Estimate, checks, rendered
 from vestige.core.checks import ArrayLike
 from vestige.data.readers import ColumnReport
 from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, HeldOut, held_out
 from vestige.ratios.divergences import FAMILY, learnt
+from vestige.ratios.importance import shares_of_gain
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable, verdict
 from vestige.ratios.weights import Diagnosis, diagnose
 from vestige.vestiges.batches import Held
 from vestige.vestiges.copies import Copies
-from vestige.vestiges.drift_test import ColumnShift, DriftFound
+from vestige.vestiges.differences import ALPHA, ColumnDifference, in_order, told_of
+from vestige.vestiges.drift_test import DriftFound
 from vestige.vestiges.fid_statistics import FidStatistics, is_fid_statistics
 from vestige.vestiges.given import opened
-from vestige.vestiges.judged import columns_told, pair_of
+from vestige.vestiges.image_difference import ImageDifference
+from vestige.vestiges.judged import pair_of
 from vestige.vestiges.kept import Answers, KeptPrivately
 from vestige.vestiges.lines import METRICS, PAIR_ROWS, some_rows
 from vestige.vestiges.pairs import FEW_BY_WEIGHT, Pair, RowPair, Seen
-from vestige.vestiges.plan import LOOKED_ROWS, Plan, cautious, plan
+from vestige.vestiges.plan import LOOKED_ROWS, SHARED_OUT, Plan, cautious, plan
 
 # In-sample less held-out KL, from which bias is to be feared: this share of the held-out one, or so many nats.
 GAP_SHARE, GAP_NATS = 0.2, 0.1
 # A standard error above this is not small.
 NOISE_NATS = 0.1
-# The level of the test, and the words for how often a classifier tells the two apart on rows it has not seen.
-ALPHA = 0.05
+# The words for how often a classifier tells the two apart on rows it has not seen.
 WORDS = ((0.55, "slightly"), (0.65, "moderately"), (0.8, "clearly"), (0.95, "strongly"), (math.inf, "almost entirely"))
-STEPS = ("ratio", "test", *METRICS)
+STEPS = ("ratio", "test", "columns", *METRICS)
+
+
+CURES = {
+    "good": "Weights can correct it: weigh the rows before you compute with them.",
+    "usable with care": "Weights can correct a part of it: weigh the rows, and read what the weights are worth.",
+    "unreliable": "Weights cannot correct it: get rows that are nearer to the data, or train the model again.",
+    OUT_OF_REACH: "A part of the data has no such rows, which weights cannot correct: look at the rows out of reach.",
+}
+SHOWN = 5  # columns on a screen
+TYPICAL = 8  # rows of each kind
 
 
 @dataclass(frozen=True)
+class Typical:
+    """Places of new rows that are most and least like the data, and of data that has fewest new rows like it."""
+
+    most: tuple[int, ...]
+    least: tuple[int, ...]
+    lacking: tuple[int, ...]  # with a vestige places of reference draws
+
+    @classmethod
+    def of(cls, found: HeldOut, kept: Sequence[Tensor]) -> Typical:
+        """By the log-ratio, the largest first where data is more likely."""
+        of_q, of_p = found.log_ratio_q.argsort(descending=True), found.log_ratio_p.argsort(descending=True)
+        places = of_q[:TYPICAL], of_q.flip(0)[:TYPICAL], of_p[:TYPICAL]
+        return cls(*(tuple(kept[side][rows].tolist()) for side, rows in zip((1, 1, 0), places, strict=True)))
+
+
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What is known about the difference between the data `p` and the model's rows `q`."""
 
@@ -60,10 +91,80 @@ class Comparison:
     reach: Reach | None  # what of either set is out of the other's reach; not known under an epsilon
     notes: tuple[str, ...] = ()  # how rows were read, and brought into the frame of a vestige
     drift: DriftFound | None = None  # what the test of a vestige found, by family
-    shifts: dict[str, ColumnShift] = field(default_factory=dict)  # and by column
+    differences: tuple[ColumnDifference, ...] = ()  # by column, those that differ most first
     by_draws: bool = False  # whether reference draws stood for the data, so that `reach.outside_p` are some of these
     copies: Copies | None = None  # rows of the model that repeat rows of the data; None where these are gone
     columns: ColumnReport | None = None  # how columns became features
+    images: ImageDifference | None = None  # where images differ
+    typical: Typical | None = None  # rows by how much they are like the data
+    names: tuple[str, str] = ("real", "fake")
+
+    @property
+    def status(self) -> Literal["same", "differs", "not told"]:
+        """Whether a difference was found; "not told" where it could not be tested."""
+        return "not told" if math.isnan(self.p_value) else "differs" if self.p_value <= ALPHA else "same"
+
+    @property
+    def answer(self) -> str:
+        """The shortest true sentence."""
+        real, fake = self.names
+        if self.status == "not told":
+            return f"Whether {fake} differs from {real} could not be tested."
+        if self.status == "same":
+            return f"No difference between {real} and {fake} was found."
+        accuracy = None if self.diagnosis is None else self.diagnosis.accuracy
+        if accuracy is None:
+            return f"{fake} differs from {real}."
+        word = next(word for limit, word in WORDS if accuracy < limit)
+        return f"{fake} differs {word} from {real}."
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        if self.status == "not told":
+            return "Compare more rows, or rows without weights."
+        if self.status == "same":
+            js = self.divergences["js"]
+            bound = f" of more than {max(js.high, 0):.2g} nats of JS" if js.verdict == "ok" else ""
+            return f"Nothing needs to be done. A difference{bound} would have been seen; a smaller one may be there."
+        first = next(iter(self.differences), None)
+        look = "" if first is None else f"Look at {first.name} first: {first.told}. "
+        if first is not None and not first.differs:
+            look = f"No column differs by itself: look at how {first.name} goes with {first.partner}. "
+        where = "" if self.images is None else f"The images differ most in the {self.images.region}. "
+        return (where if self.images is not None else look) + (
+            "" if self.diagnosis is None else CURES[self.diagnosis.verdict]
+        )
+
+    def figures(self) -> list[tuple[str, str]]:
+        """The few numbers that a screen shows."""
+        rows = [
+            (name, str(rendered(one, 3)).partition(" (")[0])
+            for name, one in (("JS", self.divergences.get("js")), ("FID", self.metrics.get("fid")))
+            if one is not None and one.known
+        ]
+        rows.append(("p-value", "not tested" if math.isnan(self.p_value) else f"{self.p_value:.2g}"))
+        return rows
+
+    def __str__(self) -> str:
+        figures = ", ".join(f"{name} {value}" for name, value in self.figures())
+        lines = [f"{self.answer} {self.advice}", figures]
+        lines += [f"  {one.name}: {one.told}, p = {one.p_value:.2g}" for one in self.differences if one.differs][:SHOWN]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.n_p} and {self.n_q} rows of {self.d} features: {self.answer} p = {self.p_value:.2g})"
+
+    def _repr_html_(self) -> str:
+        from vestige.vestiges.words import brief
+
+        return brief(self)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a page (.html) that opens from disk: the answer, what differs, every number."""
+        from vestige.vestiges.page import page
+
+        return page(self).save(path)
 
 
 def compare(
@@ -112,7 +213,7 @@ def compare(
         rows_of_q = opened(q, "q", n=n, seed=seed, owner="compare")
         options: dict[str, Any] = {"estimator": estimator, "level": level, "seed": seed, "names": names}
         answers = p.answers(rows_of_q.rows, rows=rows, on_step=on_step, **options)
-        found_of = _of_answers(p.n or 0, answers, rows_of_q, rows, memory)
+        found_of = _of_answers(p.n or 0, answers, rows_of_q, rows, memory, names)
         schema = getattr(p, "schema", None)
         return found_of if schema is None else replace(found_of, columns=schema.report())
     pair: Pair = pair_of(p, q, q_weights, owner="compare", names=names, **how)
@@ -149,27 +250,60 @@ def compare(
     diagnosis = reachable(cautious(diagnose(log_weights, **figures), seen.told), reached)
     on_step("test")
     tested = pair.tested(seen, rows=planned.rows, seed=seed)
+    on_step("columns")
+    differences = in_order(tested.columns, differ=tested.p_value <= ALPHA)
+    untold = pair.shares_untold(found)
+    if tested.p_value <= ALPHA and untold:
+        warnings += (untold,)
+    elif tested.p_value <= ALPHA:
+        differences = _with_shares(differences, pair, found, seen, seed)
     metrics, told = pair.metrics(level=level, pair_rows=planned.pair_rows, seed=seed, on_step=on_step)
     warnings += told + found.warnings + _gap_warning(found, divergences["kl"]) + diagnosis.warnings
+    images = pair.images()
     words: dict[str, Any] = {"blind": found.blind, "untested": tested.untested, "by_draws": pair.by_draws}
     sentence = conclude(tested.p_value, divergences["js"], diagnosis, *names, **words)
     copied = pair.copies(most=planned.pair_rows, seed=seed)
     repeated = () if copied is None or not copied.rows else (copied.sentence(),)
-    sentence = " ".join([sentence, *columns_told(tested), *reached.sentences(*names), *pair.doubts(reached), *repeated])
+    named = told_of(tested.p_value, differences, None if images is None else images.region)
+    sentence = " ".join([sentence, *named, *reached.sentences(*names), *pair.doubts(reached), *repeated])
     known = divergences, metrics, tested.p_value, diagnosis, found.report, sentence, warnings
     notes = pair.notes if copied is None or not copied.note else (*pair.notes, copied.note)
-    beside = notes, tested.drift, dict(tested.shifts), pair.by_draws, copied, pair.columns
-    return Comparison(pair.n_p, pair.n_q, pair.d, *known, planned, reached, *beside)
+    beside: dict[str, Any] = {
+        **{"notes": notes, "drift": tested.drift, "differences": differences, "by_draws": pair.by_draws},
+        **{
+            "copies": copied,
+            "images": images,
+            "typical": Typical.of(found, kept),
+            "names": names,
+            "columns": pair.columns,
+        },
+    }
+    return Comparison(pair.n_p, pair.n_q, pair.d, *known, planned, reached, **beside)
 
 
-def _of_answers(n_p: int, found: Answers, given: Held, rows: int, memory: float | None) -> Comparison:
+def _of_answers(
+    n_p: int, found: Answers, given: Held, rows: int, memory: float | None, names: tuple[str, str]
+) -> Comparison:
     """The comparison that noisy means allow: no diagnosis of weights, and no reach."""
     planned = plan(n_p, found.n_q, found.d, rows=rows, pair_rows=0, memory=memory, owner="compare")
     tested = found.tested
     told = found.conclusion, given.warnings + found.warnings
     known = found.divergences, found.metrics, tested.p_value, None, found.ratio, *told
-    beside = given.notes + found.notes, tested.drift, dict(tested.shifts)
-    return Comparison(n_p, found.n_q, found.d, *known, planned, None, *beside)
+    beside = given.notes + found.notes, tested.drift, in_order(tested.columns, differ=tested.p_value <= ALPHA)
+    return Comparison(n_p, found.n_q, found.d, *known, planned, None, *beside, names=names)
+
+
+def _with_shares(
+    columns: tuple[ColumnDifference, ...], pair: Pair, found: HeldOut, seen: Seen, seed: int
+) -> tuple[ColumnDifference, ...]:
+    """The first columns, at most SHARED_OUT, with their shares of what the ratio found."""
+    first = columns[:SHARED_OUT]
+    groups = pair.groups([one.name for one in first]) if len(columns) > 1 else None
+    if groups is None:
+        return columns
+    weights: dict[str, Any] = {"p_weights": seen.p_weights, "q_weights": seen.q_weights}
+    shares = shares_of_gain(found, seen.p, seen.q, groups, **weights, seed=seed)
+    return (*(replace(one, share=share) for one, share in zip(first, shares, strict=True)), *columns[SHARED_OUT:])
 
 
 def _at_least(estimate: Estimate, told: str) -> Estimate:

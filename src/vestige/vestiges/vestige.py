@@ -33,6 +33,7 @@ from vestige.densities import DENSITIES
 from vestige.features import FEATURES
 from vestige.metrics.fid import FID
 from vestige.metrics.mmd import KID
+from vestige.show.tables import card
 from vestige.store import newer
 from vestige.vestiges.batches import held
 from vestige.vestiges.drift_test import DriftTest
@@ -196,6 +197,12 @@ class Vestige(KeptData):
     def bytes(self) -> int:
         """What the arrays occupy."""
         return int(self.kept()["bytes"].sum())
+
+    def _repr_html_(self) -> str:
+        head, _, told = repr(self).partition(": ")
+        seen, *others = told.split("; ")
+        named = [part.partition(": ")[::2] for part in others]
+        return card(head, [("what a ratio sees", seen), *named, ("bytes", f"{self.bytes}")])
 
     def __repr__(self) -> str:
         js = self.errors.limit("js")

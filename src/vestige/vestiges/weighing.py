@@ -21,6 +21,7 @@ from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import FIT_ROWS, held_out
 from vestige.ratios.support import OUT_OF_REACH, Reach, reach, reachable
 from vestige.ratios.weights import Diagnosis, diagnose, expectation, self_normalise, temper
+from vestige.show.tables import card
 from vestige.vestiges.fid_statistics import ALONE, FidStatistics, is_fid_statistics
 from vestige.vestiges.judged import pair_of
 from vestige.vestiges.kept import KeptPrivately
@@ -28,7 +29,7 @@ from vestige.vestiges.pairs import Pair
 from vestige.vestiges.plan import Plan, cautious
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Weighing:
     """Weights of mean one for the rows of `q`, their intervals if there was a bootstrap, and what they are worth."""
 
@@ -45,6 +46,19 @@ class Weighing:
     apart: float = 0.0  # a limit of the total variation between the data and the draws that stood for it
     columns: ColumnReport | None = None  # how columns became features
     drawn: Any = field(default=None, repr=False)  # the rows that the weights are of, where they were drawn or read here
+
+    def _figures(self) -> list[tuple[str, str]]:
+        """What the weights are worth, in few numbers."""
+        k = self.final.pareto_k
+        found = [("verdict", self.final.verdict), ("effective rows", f"{self.final.ess:.0f} of {len(self.weights)}")]
+        return [*found, ("Pareto k", "none" if k is None else f"{k:.2f}")]
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name} {value}" for name, value in self._figures()[1:])
+        return f"Weighing({len(self.weights)} weights, {self.final.verdict}: {told})"
+
+    def _repr_html_(self) -> str:
+        return card(f"{len(self.weights)} weights of mean one", self._figures())
 
     @property
     def trustworthy(self) -> bool:

@@ -250,6 +250,14 @@ DRIFTS: dict[str, tuple[Change, tuple[float, float]]] = {
     "three-way": (threeway, (0.15, 0.3)),
 }
 
+# The column that a drift of one column will change, read off a copy of the generator that it will be given.
+CHANGED: dict[str, Callable[[Changeable, np.random.Generator], int]] = {
+    "shift": lambda of, rng: int(rng.choice(of.numbers)),
+    "scale": lambda of, rng: int(rng.choice(of.numbers)),
+    "broken correlation": lambda of, rng: int(rng.choice(of.dependent)),
+    "category shares": lambda of, rng: int(rng.choice(of.categories)),
+}
+
 
 def boosting(p: Cells, q: Cells, kinds: Sequence[str], seed: int) -> float:
     """p-value of a classifier that keeps the rows: boosting on halves of both sides, ranks of the other halves.

@@ -23,7 +23,7 @@ def test_every_learner_has_an_audit_and_the_same_reference(records):
 
 @pytest.mark.parametrize("method", ["vanilla", "rwalk_s"])
 def test_the_matrix_is_that_of_the_protocol(records, method):
-    stream = data.split(data.load("digits"), 2, seed=3)
+    stream = data.permuted(data.load("digits"), 2, seed=3)
     by_hand = protocol.run(stream, build(method, stream, seed=3, hidden=(16,)), seed=3, batch_size=32)
     assert torch.equal(records[method].R, by_hand.R)
 

@@ -34,7 +34,7 @@ def test_every_figure_stands_on_the_page(found):
     html = page(found).html()
     for row in summary(found).rows:
         assert f'data-value="{row[2]!r}"' in html
-    for heading in ("What was found", "Weights correct a biased sample set", "Was this comparison honest?"):
+    for heading in ("Three answers", "Weights correct a biased sample set", "Was this comparison honest?"):
         assert heading in html
     assert html.count("<img ") == 4
     assert "http://" not in html.replace("http://www.w3.org", "")

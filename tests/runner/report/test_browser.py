@@ -76,7 +76,7 @@ def test_hostile_names_are_inert(view):
     assert page.title().startswith("<script>")
     assert page.locator("script").count() == 1
     assert page.locator("img[src=x]").count() == 0
-    assert "<script>document.title" in page.locator("h1").inner_text()
+    assert "<script>document.title" in page.locator(".status").inner_text()
 
 
 def test_the_matrix_shows_its_values_in_colour(view):

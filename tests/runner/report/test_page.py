@@ -31,8 +31,8 @@ def headings(page):
 def test_sections_with_nothing_to_show_are_left_out(thrown):
     assert headings(report(thrown)) == ["Paper beside measurement", "How to get the same numbers"]
     assert headings(report([bare(reference=False, seconds={}, bytes={})])) == [
-        "Every task after every task",
         "As tasks go by",
+        "Every task after every task",
         "How to get the same numbers",
     ]
 
@@ -40,7 +40,8 @@ def test_sections_with_nothing_to_show_are_left_out(thrown):
 def test_paper_and_measurement_stand_side_by_side(thrown):
     page = report(thrown)
     assert page.title == "dice: Table 0"
-    assert page.lead.startswith("What was published came out. Holds: the mean is within a tenth of 3.5 (")
+    assert (page.status.kind, page.answer) == ("good", "What was published came out.")
+    assert page.lead.startswith("Holds: the mean is within a tenth of 3.5 (")
     words, table = page.sections[0][1]
     assert words.startswith("Verdict: reproduced, by a rule")
     (line,) = Dice().lines(thrown)
@@ -49,7 +50,8 @@ def test_paper_and_measurement_stand_side_by_side(thrown):
 
 def test_several_groups_get_a_summary_and_a_section_each(thrown):
     page = report([*thrown, bare()])
-    assert page.lead == "1 experiment: 1 reproduced. 1 group of runs without a published counterpart."
+    assert page.answer == "1 experiment: 1 reproduced."
+    assert page.lead == "1 group of runs without a published counterpart."
     assert headings(page) == ["Summary", "dice: Table 0", "split digits, single-head"]
     assert page.sections[0][1][0].rows == [
         ("dice", "Table 0", "reproduced", 3),

@@ -49,14 +49,15 @@ def test_every_link_of_the_index_leads_to_a_page_that_stands_alone(several, tmp_
 
 def test_the_index_has_verdict_and_conclusion_of_each(several):
     page = index_page(several, dict.fromkeys(several, "x.html"))
-    assert page.lead == "2 experiments: 1 reproduced, 1 not. 2 groups of runs without a published counterpart."
+    assert page.answer == "2 experiments: 1 reproduced, 1 not."
+    assert page.lead == "2 groups of runs without a published counterpart."
     ((_, (table,)),) = page.sections
     assert table.rows[0][:5] == ("dice (preset paper)", "Table 0", "reproduced", 3, 3)
-    assert table.rows[0][5].startswith("What was published came out. Holds: the mean is within a tenth of 3.5")
+    assert table.rows[0][2].note.startswith("What was published came out. Holds: the mean is within a tenth of 3.5")
     assert table.rows[1][:3] == ("dice (preset smoke)", "Table 0", "not")
     (own,) = [row for row in table.rows if row[0] == "split digits, single-head"]
     assert own[1:5] == ("", "-", 1, 1)
-    assert own[5].startswith("After 3 tasks, vanilla has")
+    assert own[2].note.startswith("After 3 tasks, vanilla has")
 
 
 def test_a_named_index_has_its_pages_in_a_folder_of_its_name(several, tmp_path):

@@ -17,8 +17,8 @@ class DemoVerb(output.SeededVerb):
     """Four jobs on handwritten digits that ship with the package, in about two minutes, and a page about them.
 
     Half of the digits are kept as a small file and deleted, and new ones are held against it; a generator learns digit
-    after digit while the data is deleted, and a monitor follows it without; four learners are compared on pairs of
-    digits, and the comparison is audited; weights correct a biased sample set.
+    after digit while the data is deleted, and a monitor follows it without; four learners are compared on digits whose
+    pixels change their order, and the comparison is audited; weights correct a biased sample set.
     """
 
     out: Annotated[Path, arg(metavar="DIR")] = Path("demo-report")
@@ -29,7 +29,7 @@ class DemoVerb(output.SeededVerb):
         # Networks this small are slower on several threads; torch is not loaded yet, and a user's own choice stands.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         from vestige.cli.demo import jobs as demo
-        from vestige.cli.demo.page import page, sentences, summary
+        from vestige.cli.demo.page import page, sentences
         from vestige.core import checks
 
         checks.whole(self.seed, "seed", "vestige demo", low=0)
@@ -44,4 +44,4 @@ class DemoVerb(output.SeededVerb):
             record.save(self.out / "records")
         written = drawn.save(self.out / "index.html")  # last, whole or not at all: who finds it finds everything
         said = (*sentences(found), f"Written to {written}.")
-        self.answer(found.to_json() | {"page": written}, summary(found), *said)
+        self.answer(found.to_json() | {"page": written}, *said)

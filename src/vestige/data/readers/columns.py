@@ -50,10 +50,11 @@ class Column:
 
 @dataclass(frozen=True)
 class ColumnReport:
-    """What was done to each column; `notes` concern the files as a whole."""
+    """What was done to each column; `notes` concern the files as a whole, `shape` is that of an image."""
 
     columns: tuple[Column, ...]
     notes: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def read_pair(
     dtype = torch.promote_types(p.x.dtype, q.x.dtype)
     notes = [f"{p.origin}: {note}" for note in p.report.notes]
     notes += [f"{q.origin}: {note}" for note in q.report.notes if note not in p.report.notes]
-    return p.x.to(dtype), q.x.to(dtype), ColumnReport(p.report.columns, tuple(notes))
+    return p.x.to(dtype), q.x.to(dtype), ColumnReport(p.report.columns, tuple(notes), p.report.shape)
 
 
 def _read(at: list[Address], drop: Sequence[str]) -> list[SampleFile]:
@@ -92,7 +92,7 @@ def _read_array(at: Address) -> SampleFile:
         require_memory(at, array.unpacked + samples)
         x = array.rows(at, 0, array.shape[0])
     notes = ("bytes of images were divided by 255",) if array.is_images else ()
-    return SampleFile(x, str(at), array.shape[1:], plain_report(x.shape[1], "number", notes))
+    return SampleFile(x, str(at), array.shape[1:], plain_report(array.shape[1:], "number", notes))
 
 
 def _bytes(rows: int, width: int, bytes_each: int) -> int:
@@ -105,14 +105,16 @@ def _read_folder(at: Address, images: ImageFolder, colour: bool) -> SampleFile:
     require_memory(at, _bytes(len(images.paths), images.width(colour), torch.float32.itemsize))
     x = images.read(colour=colour)
     note = f"{len(x)} images of {size[0]} x {size[1]}, {'RGB' if colour else 'grey'}, pixels in [0, 1]"
-    return SampleFile(x, str(at), (*size, 3) if colour else size, plain_report(x.shape[1], "pixel", (note,)))
+    shape = (*size, 3) if colour else size
+    return SampleFile(x, str(at), shape, plain_report(shape, "pixel", (note,)))
 
 
-def plain_report(width: int, kind: str, notes: tuple[str, ...]) -> ColumnReport:
-    """Of columns that have no names and stay as they are."""
+def plain_report(shape: tuple[int, ...], kind: str, notes: tuple[str, ...]) -> ColumnReport:
+    """Of columns that have no names and stay as they are; of images the shape is told too."""
+    width = math.prod(shape)
     names = tuple(f"x{i}" for i in range(width))
     label = "x0" if width == 1 else f"x0 ... x{width - 1}"
-    return ColumnReport((Column(label, kind, "as it is", names),), notes)
+    return ColumnReport((Column(label, kind, "as it is", names),), notes, shape if len(shape) > 1 else ())
 
 
 def _same_samples(p: SampleFile, q: SampleFile) -> None:

@@ -18,6 +18,7 @@ keeps the mixture's mean and deviation (`mixture` keeps more), and `standardise=
 those who may not keep even that. Centres are k-means centres of q alone, so no row of p can be among them.
 
 `held_out_p_` and `held_out_q_` are the held-out log-ratios of the training rows; divergences are estimated from these.
+`fold_p_` and `fold_q_` are the folds of these rows, for `without`.
 `gap_`, the KL of rows seen in training minus the held-out KL, tells of memorising; beyond `gap_warning` nats the fit
 warns, because bias then rules the error. None of these is saved. Of p, means and deviations over many rows are kept.
 
@@ -278,6 +279,7 @@ class Stack(Ratio):
             self.tame_ = TameModels.fit(tame, n_p, trained, self._schedules(), **options)
         every = self._models(seen, x)
         held_out = held_out_of(every, fold)
+        self.fold_p_, self.fold_q_ = assigned
         self.coefficients_ = combine(held_out, sign, weights, ridge=self.stack_ridge, top=self.stack_top)
         outside = held_out @ self.coefficients_
         inside = (torch.einsum("fmn,m->n", every, self.coefficients_) - outside) / (folds - 1)
@@ -357,6 +359,10 @@ class Stack(Ratio):
         if self.tame_ is not None and self.features_.marginals is not None:
             models += self.tame_.log_ratio(self.features_.marginals(x))
         return torch.stack(models, 1)
+
+    def without(self, x: Float[Tensor, "n d"], fold: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """log p/q of each row of `x` by the models that were fitted without its `fold`."""
+        return held_out_of(self._models(self.features_(x), x), fold) @ self.coefficients_
 
     def _warn(self) -> None:
         if self.gap_ > self.gap_warning:

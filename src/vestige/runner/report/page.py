@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from vestige import show as drawing
 from vestige.continual.record import Record
@@ -43,7 +44,7 @@ from vestige.runner.report.sections import (
     uncertainty,
 )
 from vestige.runner.unit import silent
-from vestige.show import Heading, Heat, Link, Page, Part, Picture, Table, quadrant
+from vestige.show import Heading, Heat, Link, Noted, Page, Part, Picture, Status, Table, quadrant
 from vestige.store import write_bytes
 
 FIGURES, TABLES = "figures", "tables"
@@ -55,6 +56,22 @@ WORDS = {
     "partly": "What was published came out in part.",
     "not": "What was published did not come out.",
 }
+
+
+COLOURS: dict[str, Literal["good", "care", "bad", "plain"]] = {"reproduced": "good", "partly": "care", "not": "bad"}
+
+
+def opened(title: str, said: str, group: Group | None = None) -> Page:
+    """A page that begins with how it stands and the first sentence of what is `said`; the rest stands below."""
+    answer, _, rest = said.partition(". ")
+    verdict = None if group is None else group.verdict
+    word = "runs" if verdict is None else verdict.word
+    return Page(
+        title,
+        rest,
+        status=Status(COLOURS.get(word, "plain"), word),
+        answer=answer if answer.endswith(".") else f"{answer}.",
+    )
 
 
 def conclusion(group: Group) -> str:
@@ -139,8 +156,8 @@ def _count(n: int, word: str) -> str:
 
 # Questions that need nothing but the arms, in the order of the page.
 SECTIONS: dict[str, Callable[[Sequence[Arm]], list[Part]]] = {
-    "Every task after every task": lambda found: [*summary_table(found), *heats(found)],
     "As tasks go by": curves,
+    "Every task after every task": lambda found: [*summary_table(found), *heats(found)],
     "Forgetting, or refusing to learn?": plane,
     "Time and memory": costs,
     "Uncertainty": uncertainty,
@@ -161,11 +178,11 @@ def report(records: Sequence[Record], *, title: str = "") -> Page:
 def page_of(found: Sequence[Group], *, title: str = "") -> Page:
     """One group, or several with a section each."""
     if len(found) == 1:
-        page = Page(title or found[0].title, conclusion(found[0]))
+        page = opened(title or found[0].title, conclusion(found[0]), found[0])
         for heading, parts in chapters(found[0]):
             page.section(heading, *parts)
         return page
-    page = Page(title or "Runs", overall(found))
+    page = opened(title or "Runs", overall(found))
     page.section("Summary", summary(found))
     for group in found:
         inside = [part for heading, parts in chapters(group) for part in (Heading(heading), *parts)]
@@ -180,8 +197,8 @@ def chapters(group: Group) -> list[tuple[str, list[Part]]]:
     order = [experiment.config(arm) for preset in presets for arm in experiment.arms(preset)] if experiment else []
     found = arms(group.records, order)
     chapters: dict[str, list[Part]] = {
-        "Paper beside measurement": published(group),
         "Figures": figures(group),
+        "Paper beside measurement": published(group),
     }
     if not group.borrowed:
         chapters |= {heading: section(found) for heading, section in SECTIONS.items()}
@@ -294,7 +311,7 @@ def write_site(
     # The index comes last: whoever sees it finds every page that it names.
     prefix = "" if at.parent == folder else f"{folder.name}/"
     index = index_page(volumes, {name: f"{prefix}{file}.html" for name, file in names.items()})
-    return Site(index.save(at), index.lead, tuple(pages))
+    return Site(index.save(at), overall([group for own in volumes.values() for group in own]), tuple(pages))
 
 
 def index_page(volumes: Mapping[str, Sequence[Group]], addresses: Mapping[str, str]) -> Page:
@@ -304,9 +321,10 @@ def index_page(volumes: Mapping[str, Sequence[Group]], addresses: Mapping[str, s
     for group in found:
         several = group.title.partition(item(group))[2].strip() if len(volumes[group.name]) > 1 else ""
         name = Link(f"{group.name} {several}".strip(), addresses[group.name])
-        rows.append((name, item(group), word(group), len(group.seeds), len(group.records), conclusion(group)))
-    columns = ("runs", "item", "verdict", "seeds", "Records", "in words")
-    return Page("Runs", overall(found)).section("What came out", Table("Every experiment", columns, rows))
+        said = Noted(word(group), conclusion(group))
+        rows.append((name, item(group), said, len(group.seeds), len(group.records)))
+    columns = ("runs", "item", "verdict", "seeds", "Records")
+    return opened("Runs", overall(found)).section("What came out", Table("Every experiment", columns, rows))
 
 
 def page_names(volumes: Mapping[str, Sequence[Group]]) -> dict[str, str]:

@@ -29,6 +29,8 @@ for (const table of document.querySelectorAll(".scroll table")) {
     });
   });
 }
+for (const picture of document.querySelectorAll("figure img"))
+  picture.addEventListener("click", () => picture.classList.toggle("whole"));
 const root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
 const dark = () => root.dataset.light ? root.dataset.light === "off" : system.matches;
 const light = document.createElement("button");

@@ -25,6 +25,7 @@ at the end of a batch are not counted, so batches should be multiples of b.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -53,12 +54,21 @@ KINDS = ("number", "category")
 
 @dataclass(frozen=True)
 class ColumnShift:
-    """The function of one column whose mean differs most, and its p-value corrected for all functions and columns."""
+    """The function of one column whose mean differs most, and its p-value corrected for all functions and columns.
+
+    `before` and `after` are the means of that function. `relation` is the mean z^2 of all products of the column's
+    scores with those of others, and `partner` the column of the largest: how far it goes together with others in
+    another way than before. It has no p-value of its own; the family "pairs" has.
+    """
 
     column: int
     what: str
     z: float
     p_value: float
+    before: float = math.nan
+    after: float = math.nan
+    relation: float = 0.0
+    partner: int = 0
 
 
 @dataclass(frozen=True)
@@ -357,7 +367,7 @@ class DriftTest:
         return DriftFound(
             float(whole[0]),
             dict(zip(self.null.names, families[0].tolist(), strict=True)),
-            self._columns(z2, sign, q.units),
+            self._columns(z2, sign, q),
             self.n,
             len(cells),
         )
@@ -371,7 +381,7 @@ class DriftTest:
         z2 = squared_z(p_mean, p.squares / n, n, q_mean, q.squares / m, m, floor, p.slack() / n)
         return z2, (q_mean - p_mean).sign()
 
-    def _columns(self, z2: Float[Tensor, " f"], sign: Float[Tensor, " f"], units: int) -> tuple[ColumnShift, ...]:
+    def _columns(self, z2: Float[Tensor, " f"], sign: Float[Tensor, " f"], q: FunctionSums) -> tuple[ColumnShift, ...]:
         """The strongest function of each column, against the null of the strongest of all."""
         owner, of_columns = self.dictionary.owner, z2[self.dictionary.spans["columns"]]
         place = [(f, k) for f, k in zip(*_layout(_spans(self.dictionary)), strict=True)].index(("columns", MAX))
@@ -379,11 +389,27 @@ class DriftTest:
         for column in owner.unique().tolist():
             mine = (owner == column).nonzero()[:, 0]
             best.append(int(mine[of_columns[mine].argmax()]))
-        q = torch.zeros(len(best), len(self.null.family), dtype=torch.float64)
-        q[:, place] = of_columns[best]
-        p_values = self.null.p_values(q, units)[2][:, place].tolist()
+        strongest = torch.zeros(len(best), len(self.null.family), dtype=torch.float64)
+        strongest[:, place] = of_columns[best]
+        p_values = self.null.p_values(strongest, q.units)[2][:, place].tolist()
         z = (of_columns[best].sqrt() * sign[best]).tolist()
-        return tuple(ColumnShift(int(owner[k]), self.dictionary.what(k), z[i], p_values[i]) for i, k in enumerate(best))
+        means = (self.moments.total[best] / self.moments.units).tolist(), (q.total[best] / q.units).tolist()
+        out = []
+        for i, k in enumerate(best):
+            column = int(owner[k])
+            what = self.dictionary.what(k)
+            before, after = means[0][i], means[1][i]
+            out.append(ColumnShift(column, what, z[i], p_values[i], before, after, *self._relation(z2, column)))
+        return tuple(out)
+
+    def _relation(self, z2: Float[Tensor, " f"], column: int) -> tuple[float, int]:
+        """The mean z^2 of the pairs that a column is in, and the other column of the largest."""
+        of_pairs, owners = z2[self.dictionary.spans["pairs"]], self.dictionary.unit_column[self.dictionary.pairs]
+        mine = (owners == column).any(0).nonzero()[:, 0]
+        if not len(mine):
+            return 0.0, column
+        one, other = owners[:, mine[of_pairs[mine].argmax()]].tolist()
+        return float(of_pairs[mine].mean()), other if one == column else one
 
 
 def _checked(cells: Tensor, kinds: tuple[str, ...], owner: str) -> Float[Tensor, "n c"]:

@@ -43,6 +43,7 @@ from vestige.ratios import Ratio
 from vestige.ratios.cross_fit import held_out
 from vestige.ratios.divergences import FAMILY, learnt
 from vestige.ratios.weights.balance import entropy_balance
+from vestige.vestiges.differences import of_shift
 from vestige.vestiges.drift_test import ColumnShift, DriftFound
 from vestige.vestiges.drift_test.null import MAX, SUM, Null
 from vestige.vestiges.drift_test.test import narrowed, statistics
@@ -225,7 +226,8 @@ def drift_of(against: Against) -> Tested:
     null = Null.fit(found[None], (m,), *map(list, zip(*kinds, strict=True)))
     whole, families, _ = null.p_values(statistics(z.square()[None], spans), m)
     shifts = _shifts(z, owners, words, null, kinds, m)
-    named = {kept.query.schema.cell_names[one.column]: one for one in shifts}
+    schema = kept.query.schema
+    named = tuple(of_shift(schema.cell_names[one.column], schema.kinds[one.column], one) for one in shifts)
     drift = DriftFound(float(whole[0]), dict(zip(null.names, families[0].tolist(), strict=True)), shifts, n, m)
     return Tested(drift.p_value, drift, named)
 

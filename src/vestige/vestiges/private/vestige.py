@@ -17,14 +17,14 @@ from vestige.core import Estimate, InputError, __version__
 from vestige.ratios import Ratio
 from vestige.ratios.divergences import FAMILY
 from vestige.vestiges.batches import held
-from vestige.vestiges.judged import columns_told
+from vestige.vestiges.differences import ALPHA, in_order, told_of
 from vestige.vestiges.kept import Answers, KeptPrivately
 from vestige.vestiges.pairs import Tested
 from vestige.vestiges.private import answers
 from vestige.vestiges.private.public import as_columns
 from vestige.vestiges.private.released import Guarantee, Released
 from vestige.vestiges.schema import Aligned, Schema
-from vestige.vestiges.two_sets import ALPHA, Comparison, compare
+from vestige.vestiges.two_sets import Comparison, compare
 
 KIND = "private-vestige"
 
@@ -116,7 +116,12 @@ class PrivateVestige(KeptPrivately):
         tested = answers.drift_of(against)
         metrics = answers.metrics_of(against, level, on_step)
         warnings = tuple(aligned.warnings) + answers.cautions(released)
-        told = " ".join([_concluded(tested, metrics["mmd2"], *names), *columns_told(tested)])
+        told = " ".join(
+            [
+                _concluded(tested, metrics["mmd2"], *names),
+                *told_of(tested.p_value, in_order(tested.columns, differ=True)),
+            ]
+        )
         return Answers(len(cells), d, divergences, metrics, tested, report, told, warnings, tuple(aligned.notes))
 
     def compare(self, new: Any, **options: Any) -> Comparison:  # noqa: ANN401 - whatever `keep` takes

@@ -1,0 +1,124 @@
+"""Which columns differ: with rows and with a vestige the same words and numbers, the guilty one first."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+
+from vestige.data.readers.columns import encode
+from vestige.ratios import Stack
+from vestige.vestiges import compare, keep
+from vestige.vestiges.differences import of_rows, row_columns
+
+FAST = Stack(**Stack.presets["fast"])
+
+
+def frame(n, seed, *, age=0.0, lost=0.02, cooks=0.5):
+    rng = np.random.default_rng(seed)
+    job = np.where(rng.random(n) < cooks, "cook", "smith").astype(object)
+    job[rng.random(n) < lost] = None
+    height = rng.normal(170, 10, n)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(40 + age, 10, n),
+            "height": height,
+            "weight": 0.8 * height + rng.normal(0, 4, n),
+            "job": job,
+            "member": rng.random(n) < 0.3,
+        }
+    )
+
+
+def with_rows(old, new):
+    (p, q), report = encode([pa.Table.from_pandas(x) for x in (old, new)], ["old", "new"])
+    return {one.name: one for one in of_rows(p, q, row_columns(p.shape[1], report))}
+
+
+OLD, NEW = frame(900, 0), frame(700, 1, age=5, lost=0.2, cooks=0.3)
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return keep(OLD)
+
+
+@pytest.fixture(scope="module")
+def by_vestige(kept):
+    return compare(kept, NEW, estimator=FAST, pair_rows=100)
+
+
+def test_rows_are_read_back_into_columns():
+    found = with_rows(OLD, NEW)
+    assert {name: one.kind for name, one in found.items()} == {
+        "age": "number", "height": "number", "weight": "number", "job": "category", "member": "category",
+    }  # fmt: skip
+    age, job = found["age"], found["job"]
+    shift = (NEW.age.mean() - OLD.age.mean()) / OLD.age.std(ddof=0)
+    assert age.shift == pytest.approx(shift)
+    assert age.told == f"mean {OLD.age.mean():.4g} -> {NEW.age.mean():.4g} ({shift:+.2f} deviations)"
+    assert age.quantiles["50%"] == pytest.approx((NEW.age.median() - OLD.age.median()) / OLD.age.std(ddof=0))
+    assert job.missing == pytest.approx((OLD.job.isna().mean(), NEW.job.isna().mean()))
+    assert dict(zip(job.profile.names, job.profile.after, strict=True))["cook"] == pytest.approx(
+        (NEW.job == "cook").mean()
+    )
+    assert [one.differs for one in found.values()] == [True, False, False, True, False]
+
+
+def test_a_vestige_says_the_same_without_rows(by_vestige):
+    rows = with_rows(OLD, NEW)
+    found = {one.name: one for one in by_vestige.differences}
+    assert found.keys() == rows.keys()
+    assert found["age"].told == rows["age"].told
+    assert found["age"].shift == pytest.approx(rows["age"].shift, rel=1e-3)
+    assert found["job"].missing == pytest.approx(rows["job"].missing, abs=1e-9)
+    assert {name for name, one in found.items() if one.differs} == {"age", "job"}
+    assert {by_vestige.differences[0].name, by_vestige.differences[1].name} == {"age", "job"}
+
+
+def test_missing_cells_that_few_rows_have_are_counted_exactly(kept):
+    few = frame(1000, 3, lost=0.08)
+    job = next(one for one in compare(kept, few, estimator=FAST, pair_rows=100).differences if one.name == "job")
+    assert OLD.job.isna().sum() < 50
+    assert job.told.startswith("missing ")
+    assert job.differs
+
+
+def test_where_no_column_differs_by_itself_the_broken_one_is_first():
+    rng = np.random.default_rng(5)
+    new = frame(900, 6)
+    new["weight"] = rng.permutation(new["weight"])
+    p, q = (torch.tensor(x[["age", "height", "weight"]].to_numpy()) for x in (OLD, new))
+    found = compare(p, q, estimator=FAST, pair_rows=100)
+    assert not any(one.differs for one in found.differences)
+    assert {found.differences[0].name, found.differences[0].partner} == {"x1", "x2"}
+    assert "No column differs by itself" in found.conclusion
+    assert "goes with" in found.advice
+
+
+def test_shares_name_the_column_and_are_left_out_where_draws_are_poor(by_vestige):
+    p, q = (torch.tensor(x[["age", "height"]].to_numpy()) for x in (OLD, NEW))
+    found = compare(p, q, estimator=FAST, pair_rows=100)
+    assert found.differences[0].name == "x0"
+    assert found.differences[0].share > 0.9 > 0.2 > found.differences[1].share
+    poor = any("cannot be told" in text and "share" in text for text in by_vestige.warnings)
+    assert all(math.isnan(one.share) for one in by_vestige.differences) == poor
+
+
+def test_the_answer_and_the_advice():
+    p, q = (torch.tensor(x[["age", "height"]].to_numpy()) for x in (OLD, NEW))
+    found = compare(p, q, estimator=FAST, pair_rows=100, names=("january", "february"))
+    assert found.status == "differs"
+    assert found.answer.startswith("february differs ")
+    assert found.advice.startswith("Look at x0 first: mean ")
+    same = compare(
+        p, p[torch.randperm(len(p), generator=torch.Generator().manual_seed(0))], estimator=FAST, pair_rows=100
+    )
+    assert same.status == "same"
+    assert all(math.isnan(one.share) for one in same.differences)  # there is nothing to share out
+    assert same.answer == "No difference between real and fake was found."
+    assert len(str(found).splitlines()) < 10
+    assert len(repr(found)) < 160
+    assert "february differs" in found._repr_html_()
