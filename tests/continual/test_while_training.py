@@ -118,12 +118,12 @@ def test_tests_while_training_are_no_training_time_and_no_passes():
     assert sum(tested.seconds["eval"]) > sum(plain.seconds["eval"])
 
 
-def test_the_default_subset_costs_a_tenth_in_passes():
+def test_the_default_subset_costs_a_fifteenth_in_passes():
     stream = split(blobs(), 2)
     record = protocol.run(stream, build("vanilla", stream, **FIELDS), batch_size=20, every=4)
     rows = record.config["protocol"]["every_rows"]
-    assert rows == int(0.3 * 4 * 20 / 3)
-    assert 3 * rows / 3 <= 0.1 * 4 * 20
+    assert rows == int(0.2 * 4 * 20 / 3)
+    assert 3 * rows / 3 <= 4 * 20 / 15
 
 
 class TestMetrics:

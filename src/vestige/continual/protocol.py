@@ -101,8 +101,8 @@ def run(
         Batches between two tests while a task trains; the Record's values `while_training` (moments x tasks) and
         `while_training_at` (task and batch of each moment). None: tests at borders alone.
     every_rows
-        Test rows a task for that. None: as many as make a test of all tasks cost a tenth of the `every` batches, in
-        passes, and at most 1000; the average run then takes less than 1.1 of the time without.
+        Test rows a task for that. None: as many as make a test of all tasks cost a fifteenth of the `every` batches, in
+        passes, and at most 1000.
     checkpoint
         A folder for what is needed to go on after an interruption; it may go when the Record is stored.
     uncertainty
@@ -332,7 +332,7 @@ def _round(
 
 
 MOST_ROWS = 1000  # of a task that are tested while training, unless more are asked for
-SHARE = 0.3  # rows of a test of all tasks against rows of the batches between two: a tenth in passes, as no backward
+SHARE = 0.2  # rows of a test of all tasks against rows of the batches between two: a fifteenth of their passes
 
 
 class TestsWhileTraining:
