@@ -1,9 +1,9 @@
 """The only task loop: `run(stream, learner) -> Record`.
 
-Data stays in tensors: one gather an epoch puts it in order, and batches are views of it. The learner sees a task's data
-from `begin_task` to `end_task` and never a test set; test inputs reach it through `predict` alone, with the task only
-where the stream declares task labels at test time. Where the stream tells no borders, the learner is told of one
-nameless task that has every output and no data of its own; an oracle (`joint`) is told all the same.
+Data stays in tensors: gathers of some batches at a time put it in order, and batches are views of them. The learner
+sees a task's data from `begin_task` to `end_task` and never a test set; test inputs reach it through `predict` alone,
+with the task only where the stream declares task labels at test time. Where the stream tells no borders, the learner is
+told of one nameless task that has every output and no data of its own; an oracle (`joint`) is told all the same.
 
 How long a task trains is said in `epochs`, in `iterations` (batches of whole rounds over the task's rows, the smaller
 last batch of a round left out) or in a `budget` of forward-backward passes (see `passes`), which all that the learner
@@ -49,6 +49,7 @@ from vestige.data.stream import Stream, Task, TaskInfo, TestSet, erase, seen_out
 
 # Raised when the results of the loop change: a part of the ids of its Records.
 VERSION = 1
+NUMBERS_AT_ONCE = 2**20  # of inputs that are put in order in one go; changes nothing but the time
 CPU: Any = {"dtype": torch.float64, "device": "cpu"}  # what is measured, wherever it was computed
 
 
@@ -303,25 +304,17 @@ def _round(
 ) -> tuple[Float[Tensor, ""], bool]:
     """One pass over the task, of `most` batches; the mean loss, and whether `over` ended it.
 
-    The shuffled copy is destroyed with it.
+    Rows are put in order some batches at a time, and the copy is destroyed when those are over.
     """
-    x, y, held_back = task.x, task.y, learner.held_back_
-    copied = not ordered or held_back is not None
-    if copied:
-        order = torch.arange(len(y)) if ordered else torch.randperm(len(y), generator=generator)
-        order = order if held_back is None else order[~torch.isin(order, held_back)]
-        x, y = x[order], y[order]
-    observe, stop = learner.observe, False
-    batches = list(zip(x.split(batch_size), y.split(batch_size), strict=True))[:most]
-    losses = []
-    for a, b in batches:
-        losses.append(observe(a, b).loss)
-        if over is not None and over():
-            stop = True
+    observe, stop, losses = learner.observe, False, []
+    for x, y in _in_order(task, batch_size, most, learner.held_back_, None if ordered else generator):
+        for a, b in zip(x.split(batch_size), y.split(batch_size), strict=True):
+            losses.append(observe(a, b).loss)
+            if over is not None and over():
+                stop = True
+                break
+        if stop:
             break
-    if copied:
-        erase(x)
-        erase(y)
     mean = torch.stack(losses).mean()
     if not torch.isfinite(mean):
         raise VestigeError(
@@ -329,6 +322,29 @@ def _round(
             f"is {float(mean)}. Lower the learning rate."
         )
     return mean, stop
+
+
+def _in_order(
+    task: Task, batch_size: int, most: int, held_back: Tensor | None, generator: torch.Generator | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The rows of `most` batches, shuffled if there is a generator, some whole batches at a time; each copy is erased.
+
+    A copy that fits a processor's cache is read while it is there, and its memory is used again for the next one.
+    """
+    x, y = task.x, task.y
+    if generator is None and held_back is None:
+        yield x[: most * batch_size], y[: most * batch_size]
+        return
+    order = torch.arange(len(y)) if generator is None else torch.randperm(len(y), generator=generator)
+    order = order if held_back is None else order[~torch.isin(order, held_back)]
+    at_once = batch_size * max(1, NUMBERS_AT_ONCE // (batch_size * max(x[0].numel(), 1)))
+    for rows in order[: most * batch_size].split(at_once):
+        copies = x[rows], y[rows]
+        try:
+            yield copies
+        finally:
+            for copy in copies:
+                erase(copy)
 
 
 MOST_ROWS = 1000  # of a task that are tested while training, unless more are asked for

@@ -219,7 +219,7 @@ Values = Callable[[Tensor, Tensor], list[Tensor]]
 
 def _mean_squares(net: nn.Module, x: Tensor, y: Tensor, rows: int | None, values: Values) -> Diagonal:
     """Mean over samples of the squared gradients of what `values` makes of the logits and labels of some of them."""
-    total, rows = {name: torch.zeros_like(p) for name, p in _trained(net)}, rows or len(x)
+    total, rows = Diagonal(), rows or len(x)
     known = known_layers(net, x)
     rest = _left_over(net, known)
     if known:
@@ -231,7 +231,12 @@ def _mean_squares(net: nn.Module, x: Tensor, y: Tensor, rows: int | None, values
         with evaluating([net]):
             _add_per_sample(total, net, rest, x, y, values)
     torch._foreach_div_(list(total.values()), len(x))
-    return total
+    return {name: total[name] if name in total else torch.zeros_like(p) for name, p in _trained(net)}
+
+
+def _add(total: Diagonal, name: str, squares: Tensor) -> None:
+    """Add to what is there, without a sum where nothing is."""
+    total[name] = total[name].add_(squares) if name in total else squares
 
 
 def _left_over(net: nn.Module, known: set[str]) -> list[str]:
@@ -273,7 +278,7 @@ def _add_per_sample(total: Diagonal, net: nn.Module, names: list[str], x: Tensor
         for x_part, y_part in zip(x.split(rows), y.split(rows), strict=True):
             for i in range(count):
                 for name, each in _gradients(net, names, x_part, y_part, values, i).items():
-                    total[name] += each.square_().sum(0)
+                    _add(total, name, each.square_().sum(0))
         return
     for x_one, y_one in zip(x.split(1), y.split(1), strict=True):
         found = values(net(x_one), y_one)
@@ -283,7 +288,7 @@ def _add_per_sample(total: Diagonal, net: nn.Module, names: list[str], x: Tensor
             )
             for name, one in zip(names, each_one, strict=True):
                 if one is not None:
-                    total[name] += one.square()
+                    _add(total, name, one.square())
 
 
 def _add_squares(total: Diagonal, layers: list[Layer], values: list[Tensor]) -> None:
@@ -295,8 +300,7 @@ def _add_squares(total: Diagonal, layers: list[Layer], values: list[Tensor]) -> 
             if gradient is not None:
                 found = _SQUARES[type(layer.module)](layer.module, layer.inputs, gradient)
                 for name, squares in zip(layer.names, found, strict=True):
-                    if name in total:
-                        total[name] += squares
+                    _add(total, name, squares)
 
 
 def _linear(module: nn.Module, a: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:

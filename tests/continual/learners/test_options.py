@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from toys import blobs
-from vestige.continual.learners import AUTHORS, METHODS, build
+from vestige.continual.learners import AUTHORS, METHODS, PAPER, VCL, build
 from vestige.continual.learners.penalty import copied, trained, unit_range
 from vestige.core.errors import InputError, UnknownName
 from vestige.data.streams import split
@@ -185,7 +185,9 @@ class TestPresets:
     @pytest.mark.parametrize("name", METHODS)
     def test_every_method_can_be_had_as_in_the_paper(self, name):
         learner = build(name, tasks(), preset="paper")
-        assert learner.config == build(name, tasks()).config
+        said = next((own for kind, own in PAPER.items() if issubclass(METHODS[name], kind)), {})
+        assert learner.config == build(name, tasks(), **said).config
+        assert bool(said) is issubclass(METHODS[name], VCL)
 
     @pytest.mark.parametrize("name", ["ewc_pp", "ewc_pp_s", "pi", "pi_s", "rwalk", "rwalk_s"])
     def test_the_authors_side_is_taken_in_all_choices_and_differs(self, name):

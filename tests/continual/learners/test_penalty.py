@@ -6,7 +6,7 @@ import torch
 from toys import blobs
 from vestige.continual import protocol
 from vestige.continual.learners import build
-from vestige.continual.learners.penalty import add_pull, copied, pull_value, trained, unit_range
+from vestige.continual.learners.penalty import Scratch, add_pull, copied, pull_value, trained, unit_range
 from vestige.data import load
 from vestige.data.streams import split
 from vestige.nets.fisher import fisher_empirical
@@ -41,7 +41,7 @@ def test_the_pull_is_the_gradient_of_its_value():
     expected = torch.autograd.grad(value, list(trained(net).values()), allow_unused=True)
     for p in net.parameters():
         p.grad = torch.zeros_like(p)
-    add_pull(net, weight, anchor, 0.7)
+    add_pull(trained(net), weight, anchor, 0.7, Scratch())
     for p, e in zip(net.parameters(), expected, strict=True):
         torch.testing.assert_close(p.grad, torch.zeros_like(p) if e is None else e)
     assert 0.7 * pull_value(net, weight, anchor) == pytest.approx(float(value.detach()), rel=1e-5)
@@ -73,7 +73,7 @@ def test_two_sums_are_the_same_penalty_as_a_fisher_for_every_task():
     expected = torch.autograd.grad(value, list(learner.net.parameters()))
     for p in learner.net.parameters():
         p.grad = torch.zeros_like(p)
-    add_pull(learner.net, learner.weight_, learner.anchor_, learner.config.lam / 2)
+    add_pull(trained(learner.net), learner.weight_, learner.anchor_, learner.config.lam / 2, Scratch())
     for p, e in zip(learner.net.parameters(), expected, strict=True):
         torch.testing.assert_close(p.grad, e, atol=1e-5, rtol=1e-4)
 

@@ -1,7 +1,7 @@
 """The quadratic penalty that EWC, EWC++, PI and RWalk share: strength * sum_i w_i (theta_i - anchor_i)^2.
 
-Its gradient is known, so it is added to the task's gradient after the backward pass, by `_foreach` operations over all
-layers at once; autograd never sees it. State is a dict by parameter name: what is absent from the anchor is not pulled
+Its gradient is known, so it is added to the task's gradient after the backward pass, in memory that is asked for once;
+autograd never sees it. State is a dict by parameter name: what is absent from the anchor is not pulled
 at. Where a head grew, its new rows get zeros in every such dict (`fitted`): no importance, so that nothing pulls at
 them either, and the rows of old outputs keep theirs.
 
@@ -34,7 +34,9 @@ which the loss rose) counts as zero.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -80,16 +82,18 @@ def pull_value(net: nn.Module, weight: Named, anchor: Named) -> float:
 
 
 @torch.no_grad()
-def add_pull(net: nn.Module, weight: Named, anchor: Named, strength: float) -> None:
-    """Add the gradient of `strength` * sum_i w_i (theta_i - anchor_i)^2 to the gradients at hand."""
-    here = trained(net)
-    gradients = {n: here[n].grad for n in anchor}
-    names = [n for n, g in gradients.items() if g is not None]
-    if not names or strength == 0:
+def add_pull(
+    parameters: Mapping[str, nn.Parameter], weight: Named, anchor: Named, strength: float, scratch: Scratch
+) -> None:
+    """Put the gradients at hand plus that of `strength` * sum_i w_i (theta_i - anchor_i)^2 in their place."""
+    if strength == 0:
         return
-    gap = torch._foreach_sub([here[n].data for n in names], [anchor[n] for n in names])
-    found = [g for g in gradients.values() if g is not None]
-    torch._foreach_addcmul_(found, [weight[n] for n in names], list(gap), value=2 * strength)
+    for name, at in anchor.items():
+        p = parameters[name]
+        if p.grad is not None:
+            gap = torch.sub(p, at, out=scratch("pull", name, p))
+            # Into the scratch, not the gradient: who follows the gradient of the loss alone has kept that.
+            p.grad = torch.addcmul(p.grad, weight[name], gap, value=2 * strength, out=gap)
 
 
 @torch.no_grad()
@@ -100,11 +104,26 @@ def gradients_of(net: nn.Module) -> Named:
 
 
 @torch.no_grad()
-def add_fall(path: Named, gradient: Named, net: nn.Module, before: Named) -> None:
-    """path_i <- path_i - g_i * (theta_i - before_i): the fall of the loss along each weight, to first order."""
-    here = trained(net)
-    moved = torch._foreach_sub([here[n].data for n in path], [before[n] for n in path])
-    torch._foreach_addcmul_(list(path.values()), [gradient[n] for n in path], list(moved), value=-1.0)
+def add_fall(path: Tensor, gradient: Tensor, here: Tensor, before: Tensor) -> None:
+    """path_i <- path_i - g_i * (theta_i - before_i): the fall of the loss along each weight, to first order.
+
+    `before` is written over.
+    """
+    path.addcmul_(gradient, torch.sub(here, before, out=before), value=-1.0)
+
+
+class Scratch:
+    """Tensors that each step writes over, by use and parameter: asking for memory anew costs more than the sums."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[str, str], Tensor] = {}
+
+    def __call__(self, use: str, name: str, like: Tensor) -> Tensor:
+        """One in the shape of `like`, with whatever was in it."""
+        found = self.held.get((use, name))
+        if found is None or found.shape != like.shape or found.device != like.device:
+            found = self.held[use, name] = torch.empty_like(like, requires_grad=False)
+        return found
 
 
 @torch.no_grad()
@@ -143,6 +162,11 @@ class Penalised(Vanilla):
     weight_: Named  # of each parameter, empty before the first task has ended
     anchor_: Named
 
+    @cached_property
+    def scratch(self) -> Scratch:
+        """What each step writes over."""
+        return Scratch()
+
     @property
     def strength(self) -> float:
         """What the penalty is multiplied by: lam."""
@@ -165,15 +189,15 @@ class Penalised(Vanilla):
         To `path` is added how far the loss (`total`: with the penalty) fell along each weight.
         """
         assert self.optimizer is not None, "begin_task makes the optimiser"
-        followed = path is not None
-        # Copies, since the penalty is about to be added to the gradients and the step to move the weights.
-        gradient, before = (gradients_of(self.net), copied(self.net)) if followed else ({}, {})
-        add_pull(self.net, self.weight_, self.anchor_, self.strength)
-        if followed and total:
-            gradient = gradients_of(self.net)
+        here, scratch = trained(self.net), self.scratch
+        alone = {name: p.grad for name, p in here.items()}
+        add_pull(here, self.weight_, self.anchor_, self.strength, scratch)
+        gradient = {name: p.grad for name, p in here.items()} if total else alone
+        before = {name: scratch("before", name, p).copy_(p.detach()) for name, p in here.items() if path is not None}
         self.optimizer.step()
-        if path is not None:
-            add_fall(path, gradient, self.net, before)
+        for name, fall in (path or {}).items():
+            if (g := gradient[name]) is not None:
+                add_fall(fall, g, here[name], before[name])
 
     def penalty(self) -> float:
         """The penalty at this moment, up to a constant that does not depend on the weights."""

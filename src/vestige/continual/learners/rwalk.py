@@ -204,8 +204,9 @@ class RWalk(RunningFisher):
         """Eq. 7's ratio over the interval that ends here; negative scores count as zero."""
         half = 0.5 if self.config.half_distance else 1.0
         for name, here in trained(self.net).items():
-            far = half * self.running_[name] * (here - self.start_[name]).square() + self.config.eps
-            self.walked_[name] += (self.fall_[name] / far).clamp_min(0)
+            far = torch.sub(here, self.start_[name], out=self.scratch("far", name, here)).square_()
+            far.mul_(self.running_[name]).mul_(half).add_(self.config.eps)
+            self.walked_[name] += torch.div(self.fall_[name], far, out=far).clamp_min_(0)
             self.fall_[name].zero_()
             self.start_[name].copy_(here)
 

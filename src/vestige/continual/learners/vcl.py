@@ -18,7 +18,11 @@ long. Batches and epochs are the protocol's to say: `vestige_papers.robust.publi
 **The rate of the log-variances** is their own, `variance_learning_rate`. The papers have one rate for all, 1e-3, which
 is `variance_learning_rate=None`, the preset "paper". Adam moves a number by about its rate a step, so that the 120
 steps a task of Farquhar and Gal leave every log-variance within 0.13 of where it began. The posterior then has one
-width, and VCL is an isotropic anchor: a pull of one strength at every weight.
+width, and VCL is an isotropic anchor: a pull of one strength at every weight. The default was chosen by `vs.search` on
+every twentieth training row of Split MNIST, a head a task (256-256, one epoch in batches of 100, 3 samples in training,
+10 in testing, 3 seeds): A5 is 93.8 +- 3.1 at 1e-3, 89.0 +- 2.0 at 1e-2, 86.0 +- 4.7 at 0.03, 91.5 +- 1.1 at 0.1,
+91.2 +- 2.0 at 0.2 and 94.8 +- 1.2 at 0.5. In between the noise of all weights grows together before any of them can
+tell which it may not have. No other stream was looked at.
 
 **Coresets** (`VCLCoreset`; section 6.2 of Farquhar and Gal, after Nguyen et al.), and coresets without VCL. When
 a task begins, `coreset` of its samples (k-center in input space, or at random) go to the memory and are withheld from
@@ -76,7 +80,7 @@ class VCLConfig(TrainConfig):
     optimizer: str = option("adam", among=("adam",))
     train_samples: int = option(10, low=1)
     test_samples: int = option(100, low=1)
-    variance_learning_rate: float | None = option(0.1, above=0)  # of the log-variances; None: as of the means
+    variance_learning_rate: float | None = option(0.5, above=0)  # of the log-variances; None: as of the means
     log_var: float = option(-6.0, low=-80, high=80)  # a float32 variance, neither zero nor infinite
     prior_std: float = option(1.0, above=0)
     fit_steps: int = option(200, low=0)
