@@ -21,8 +21,7 @@ steps a task of Farquhar and Gal leave every log-variance within 0.13 of where i
 width, and VCL is an isotropic anchor: a pull of one strength at every weight. The default was chosen by `vs.search` on
 every twentieth training row of Split MNIST, a head a task (256-256, one epoch in batches of 100, 3 samples in training,
 10 in testing, 3 seeds): A5 is 93.8 +- 3.1 at 1e-3, 89.0 +- 2.0 at 1e-2, 86.0 +- 4.7 at 0.03, 91.5 +- 1.1 at 0.1,
-91.2 +- 2.0 at 0.2 and 94.8 +- 1.2 at 0.5. In between the noise of all weights grows together before any of them can
-tell which it may not have. No other stream was looked at.
+91.2 +- 2.0 at 0.2, 94.8 +- 1.2 at 0.5 and 92.1 +- 0.5 at 1. No other stream was looked at.
 
 **Coresets** (`VCLCoreset`; section 6.2 of Farquhar and Gal, after Nguyen et al.), and coresets without VCL. When
 a task begins, `coreset` of its samples (k-center in input space, or at random) go to the memory and are withheld from
