@@ -98,7 +98,7 @@ def test_without_moments_the_weights_are_the_ratios_own(tmp_path):
 
 def test_what_is_kept_is_told(tmp_path):
     told = walked(tmp_path / "a", chain=CHAIN).kept()
-    assert set(told.columns) == {"part", "name", "shape", "what"}
+    assert set(told.columns) == {"part", "name", "shape", "what", "gives away"}
     assert set(told[told.name.str.endswith(".samples")].what) == {"generated samples, and centres of them"}
     assert set(told[told.name.str.endswith("weights")].what) == {"a number for each generated sample"}
     moments = told[told.name.str.endswith(("shift", "scale"))].what

@@ -89,7 +89,7 @@ def test_no_array_in_it_is_as_long_as_the_rows_and_none_holds_a_row(kept_table):
         assert N not in tensor.shape, key
         if tensor.is_floating_point() and "total" not in key:
             assert not values & set(tensor.double().flatten().tolist()), key
-    assert set(kept_table.kept().columns) == {"name", "shape", "bytes", "what"}
+    assert set(kept_table.kept().columns) == {"name", "shape", "bytes", "what", "gives away"}
 
 
 def test_draws_of_a_table_are_a_table_with_its_columns(kept_table):
@@ -189,3 +189,15 @@ def test_the_drift_test_holds_new_rows_against_it(kept, kept_table):
     assert kept.test.test(kept.cells(fresh * 1.5).cells).p_value < 0.001
     other = table(600, 3).assign(job="cook")
     assert kept_table.test.test(kept_table.cells(other).cells).p_value < 0.001
+
+
+def test_weights_that_end_on_a_few_draws_are_not_taken(monkeypatch):
+    from vestige.vestiges import reference
+
+    p, draws = (torch.randn(60, 2, generator=torch.Generator().manual_seed(i), dtype=torch.float64) for i in (0, 1))
+    few = torch.full((60,), -50.0, dtype=torch.float64)
+    few[:5] = 0.0
+    monkeypatch.setattr(reference, "balance_to", lambda *_, **__: few.log_softmax(0))
+    assert torch.equal(reference._tilted(p, draws, 0), torch.full((60,), 1 / 60, dtype=torch.float64))
+    monkeypatch.setattr(reference, "balance_to", lambda *_, **__: (few * 0.01).log_softmax(0))
+    assert float(reference._tilted(p, draws, 0).max()) > 1 / 60

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from vestige.vestiges.vestige import Vestige
 
 ENDING = ".vestige"
+PARTS = ("name", "shape", "bytes", "what it is", "gives away")
+GROUPS = ("part", "arrays", "bytes", "what it is", "gives away")
 # Options that decide how rows are read, which rows that are added follow those that are there in.
 OF_THE_FIRST = ("features", "third_moments", "block", "drop", "like", "model")
 WITH_EPSILON = ("delta", "bounds", "public", "unit", "max_rows")
@@ -173,7 +175,7 @@ class ShowVerb(output.Verb):
         ]
         parts = stored(kept, self.file)
         rows = parts.itertuples(index=False, name=None) if self.parts else grouped(parts)
-        heads = ("name", "shape", "bytes", "what it is") if self.parts else ("part", "arrays", "bytes", "what it is")
+        heads = PARTS if self.parts else GROUPS
         return [
             f"{kept!r} {size(self.file)}, made by version {kept.made_by}",
             output.Table("columns", ("name", "kind", "treatment", "features", "notes"), columns),
@@ -196,9 +198,9 @@ class ShowVerb(output.Verb):
         shown.append(output.Table("its own error: reference draws against rows", ("", "value"), errors, note=held))
         parts = stored(kept, self.file)
         rows = parts.itertuples(index=False, name=None) if self.parts else grouped(parts)
-        heads = ("name", "shape", "bytes", "what it is") if self.parts else ("part", "arrays", "bytes", "what it is")
+        heads = PARTS if self.parts else GROUPS
         shown.append(output.Table("what is stored", heads, [tuple(map(_cell, row)) for row in rows]))
-        return shown
+        return [*shown, *attacked(kept), kept.notice]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,6 +270,8 @@ def summary(kept: Vestige, path: Path) -> dict[str, Any]:
         "errors": kept.errors.estimates,
         "held": kept.errors.held,
         "seed": kept.seed,
+        "attacks": kept.attacks().to_dict("records"),
+        "notice": kept.notice,
         "made_by": kept.made_by,
         "stored": stored(kept, path).to_dict("records"),
     }
@@ -295,13 +299,29 @@ def stored(kept: Vestige | PrivateVestige, path: Path) -> pd.DataFrame:
     arrays = kept.kept()
     header = max(0, path.stat().st_size - int(arrays["bytes"].sum()))
     told = "schema, options, numbers of rows and a checksum of each array, as text"
-    return pd.concat([arrays, pd.DataFrame([("header", (), header, told)], columns=arrays.columns)], ignore_index=True)
+    entry = ("header", (), header, told, "names of columns, categories that enough rows share: nothing of one row")
+    return pd.concat([arrays, pd.DataFrame([entry], columns=arrays.columns)], ignore_index=True)
 
 
 def grouped(parts: pd.DataFrame) -> list[tuple[Any, ...]]:
     """The arrays of each part together."""
-    by_what = parts.groupby("what", sort=False)
-    return [(_part(list(g["name"])), len(g), int(g["bytes"].sum()), what) for what, g in by_what]
+    by_what = parts.groupby(["what", "gives away"], sort=False)
+    return [(_part(list(g["name"])), len(g), int(g["bytes"].sum()), *told) for told, g in by_what]
+
+
+def attacked(kept: Vestige) -> list[output.Table | str]:
+    """How well attacks did on public data of this kind; nothing where none was measured."""
+    found = kept.attacks()
+    if found.empty:
+        return []
+    n = int(found["n"].iloc[0])
+    rows = [
+        (str(one["attack"]), f"{one['auc']:.2f} [{one['low']:.2f}, {one['high']:.2f}]", str(one["data"]))
+        for one in found.to_dict("records")
+    ]
+    note = "0.5 is guessing; 'last row' is the share of right guesses of somebody who knows all other rows"
+    title = f"attacks on public data of this kind, {n} rows"
+    return [output.Table(title, ("attack", "AUC and 95 % interval", "data"), rows, note=note)]
 
 
 def _part(names: list[str]) -> str:

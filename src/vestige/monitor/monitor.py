@@ -50,6 +50,7 @@ from vestige.monitor.openmetrics import openmetrics
 from vestige.monitor.samples import Arrays, Given
 from vestige.ratios.divergences import get as divergence
 from vestige.show.tables import card
+from vestige.vestiges.gives_away import NOTHING, gives_away
 
 OWNER = "Monitor.create"
 FEATURES_FILE = "features.json"
@@ -300,16 +301,22 @@ class Monitor:
         return history.drift(self._steps)
 
     def kept(self) -> pd.DataFrame:
-        """A row for each array in the folder: where it stands, its shape, and what it is."""
-        chain, seen, told = self.chain, self._features(), dict[str, str]()
+        """A row for each array in the folder: where it stands, its shape, what it is, and what it gives away."""
+        chain, seen, told = self.chain, self._features(), dict[str, tuple[str, str]]()
         for place, task in enumerate(chain.tasks if chain.strategy.keeps_vestige else ()):
             arrays = chain.vestige(task).kept()
-            told |= {f"state.{place}.vestige.{own.name}": str(own.what) for own in arrays.itertuples(index=False)}
+            told |= {f"state.{place}.vestige.{name}": pair for name, pair in _told(arrays)}
         own = {name: shape for name, shape in chain.kept().items() if math.prod(shape)}
-        rows = [("chain", n, shape, told.get(n) or _what(n, shape, self.keep_moments)) for n, shape in own.items()]
+        rows = [
+            ("chain", name, shape, *(told.get(name) or _what(name, shape, self.keep_moments)))
+            for name, shape in own.items()
+        ]
         state = {} if seen.shape_ is None else seen.state_dict()
-        rows += [("features", name, tuple(x.shape), f"the feature map: {seen.keeps}") for name, x in state.items()]
-        return pd.DataFrame(rows, columns=["part", "name", "shape", "what"])
+        away = gives_away("frame.map") if seen.min_rows > 1 else NOTHING
+        rows += [
+            ("features", name, tuple(x.shape), f"the feature map: {seen.keeps}", away) for name, x in state.items()
+        ]
+        return pd.DataFrame(rows, columns=["part", "name", "shape", "what", "gives away"])
 
     def report(self, path: str | Path, names: Iterable[str] | None = None) -> Path:
         """Write the history to `path` (.html): curves, matrix, alarms, verdicts, what is kept. Opens from disk."""
@@ -399,17 +406,28 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _what(name: str, shape: tuple[int, ...], keep_moments: bool) -> str:
-    """What an array of a chain is an account of."""
+def _told(arrays: pd.DataFrame) -> list[tuple[str, tuple[str, str]]]:
+    """Of each array of a vestige what it is and what it gives away."""
+    return [(str(row["name"]), (str(row["what"]), str(row["gives away"]))) for _, row in arrays.iterrows()]
+
+
+OF_SAMPLES = "what the generator learnt by heart"
+OF_RATIO = "at few rows whether one you have was in"
+
+
+def _what(name: str, shape: tuple[int, ...], keep_moments: bool) -> tuple[str, str]:
+    """What an array of a chain is an account of, and what it gives away."""
     last = name.rpartition(".")[2]
     if shape == ():
-        return "a single figure of the fit"
+        return "a single figure of the fit", NOTHING
     if name.startswith("log_ratio_q.") or last in ("log_ratio", "weights", "anchor_weights"):
-        return "a number for each generated sample"
+        return "a number for each generated sample", OF_RATIO
     if last in ("samples", "anchor", "centres"):
-        return "generated samples, and centres of them"
+        return "generated samples, and centres of them", OF_SAMPLES
     if last in ("shift", "scale"):
-        return f"mean and deviation of {'real and generated samples together' if keep_moments else 'generated samples'}"
+        whose = "real and generated samples together" if keep_moments else "generated samples"
+        return f"mean and deviation of {whose}", gives_away("sketch.moments") if keep_moments else OF_SAMPLES
     if ".mixtures." in name:
-        return "means, variances and shares of groups of at least 50 samples, of real ones when a task is learnt"
-    return "what was fitted: weights of the ratio"
+        told = "means, variances and shares of groups of at least 50 samples, of real ones when a task is learnt"
+        return told, OF_RATIO
+    return "what was fitted: weights of the ratio", OF_RATIO

@@ -14,6 +14,7 @@ from vestige.monitor.alarms import Alarm, Alarms, FiredAlarm, Refusal, sentences
 from vestige.monitor.folder import MonitorSettings
 from vestige.monitor.history import Steps
 from vestige.show import Noted, Page, Picture, Status, Table
+from vestige.vestiges.gives_away import NOTICE
 
 
 def page(
@@ -150,14 +151,16 @@ def _rows(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str | float
 
 
 def _kept(steps: Steps, found: pd.DataFrame, vestiges: bool, keep_moments: bool) -> list[str | Table]:
-    rows = [(str(what), len(own), sum(map(math.prod, own))) for what, own in found.groupby("what", sort=False)["shape"]]
+    parts = found.groupby(["what", "gives away"], sort=False)["shape"]
+    rows = [(str(what), str(away), len(own), sum(map(math.prod, own))) for (what, away), own in parts]
     words = "No row of real data is kept, in raw form or in features."
     more = " No average over real rows is kept either." if not keep_moments else ""
     more += " Nor is a row of what was new, or a number of one." if vestiges else ""
     copied = sum(step.copies for step in steps)
     beware = [f"{copied} samples repeated rows of the data when they were handed over."] if copied else []
     beware += [note for step in steps for note in step.notes]
-    return [words + more, *beware, Table("arrays in the folder", ("what", "arrays", "numbers"), rows)]
+    heads = ("what", "gives away", "arrays", "numbers")
+    return [f"{words}{more} {NOTICE}", *beware, Table("arrays in the folder", heads, rows)]
 
 
 def _steps(steps: Steps) -> Table:

@@ -58,6 +58,7 @@ CLIP, ROWS_A_PRODUCT, RELU, RIDGE = 4.5, 20.0, 64, 1e-4  # of the balancing, as 
 DIVERGENCES = ("js", "hellinger2")
 ERRORS_BY: str | Stack = "auto"  # what learns the ratio that the own error rests on
 CANDIDATES = ("mixture", "copula", "trees")  # the simplest first, which is taken where it is no worse
+WORTH_LEAST = 20  # draws that the weights must be worth
 CLOSE = 0.002  # nats of JS that are no difference
 
 
@@ -246,7 +247,7 @@ def _tilted(p: Float[Tensor, "n k"], draws: Float[Tensor, "m k"], seed: int) -> 
     """Weights of the draws, which sum to one, under which they stand for `p`."""
     p = p[some_rows(len(p), TILT_ROWS, seed, "tilt")]
     found = held_out(p, draws, estimator=fast(), seed=rng.child_seed(seed, "tilt"))
-    return balance_to(
+    weights = balance_to(
         *(p, None, draws, found.log_ratio_q),
         clip=CLIP,
         rows_a_product=ROWS_A_PRODUCT,
@@ -254,6 +255,9 @@ def _tilted(p: Float[Tensor, "n k"], draws: Float[Tensor, "m k"], seed: int) -> 
         ridge=RIDGE,
         seed=seed,
     ).exp()
+    if float(1 / weights.square().sum()) < WORTH_LEAST:  # the balancing has ended on a few draws: better none
+        return torch.full_like(weights, 1 / len(weights))
+    return weights
 
 
 def on_log_grid(weights: Float[Tensor, " m"]) -> Float[Tensor, " m"]:

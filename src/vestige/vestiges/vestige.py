@@ -39,6 +39,7 @@ from vestige.vestiges.batches import held
 from vestige.vestiges.drift_test import DriftTest
 from vestige.vestiges.fid_statistics import FidStatistics
 from vestige.vestiges.frame import Frame
+from vestige.vestiges.gives_away import NOTICE, gives_away, measured
 from vestige.vestiges.kept import KeptData
 from vestige.vestiges.rare import UsualCells
 from vestige.vestiges.reference import OwnErrors, Reference, features_of_draws, refit_errors, seen_of_cells
@@ -87,6 +88,7 @@ class Vestige(KeptData):
     seed: int
     made_by: str = __version__
     usual: UsualCells | None = newer(None)  # what stands for cells that few rows had
+    notice: str = newer(NOTICE)  # what whoever opens the file should know
 
     @property
     def n(self) -> int:
@@ -188,10 +190,24 @@ class Vestige(KeptData):
         return FidStatistics(whole.mean, whole.covariance(), self.n).save(path)
 
     def kept(self) -> pd.DataFrame:
-        """A row for each array that is stored: its name, shape, bytes, and what it is."""
+        """A row for each array that is stored: its name, shape, bytes, what it is, and what it gives away of a person.
+
+        How well attacks do on public data of this kind is told by `attacks`.
+        """
         tensors = store.encode(self)[1]
-        rows = [(key, tuple(x.shape), x.numel() * x.element_size(), _what(key)) for key, x in tensors.items()]
-        return pd.DataFrame(rows, columns=["name", "shape", "bytes", "what"])
+        rows = [
+            (key, tuple(x.shape), x.numel() * x.element_size(), _what(key), gives_away(key))
+            for key, x in tensors.items()
+        ]
+        return pd.DataFrame(rows, columns=["name", "shape", "bytes", "what", "gives away"])
+
+    def attacks(self) -> pd.DataFrame:
+        """The AUC of attacks on membership, as measured on public data of this kind at the nearest number of rows.
+
+        A row for each attack of `vestiges.attack`: "n", "attack", "auc", "low", "high" and the data set. 0.5 is
+        guessing; "last row" is how often somebody who knows all other rows tells the last.
+        """
+        return measured(self.frame, self.n)
 
     @property
     def bytes(self) -> int:

@@ -142,10 +142,20 @@ class PrivateVestige(KeptPrivately):
         return store.load_file(cls, path, KIND)
 
     def kept(self) -> pd.DataFrame:
-        """A row for each array that is stored: its name, shape, bytes, and what it is."""
+        """A row for each array that is stored: its name, shape, bytes, what it is, and what it gives away."""
         tensors = store.encode(self)[1]
-        rows = [(key, tuple(x.shape), x.numel() * x.element_size(), _what(key)) for key, x in tensors.items()]
-        return pd.DataFrame(rows, columns=["name", "shape", "bytes", "what"])
+        away = f"no more than epsilon {self.guarantee.epsilon:g} allows, whatever somebody else knows"
+        rows = [
+            (
+                key,
+                tuple(x.shape),
+                x.numel() * x.element_size(),
+                _what(key),
+                PUBLIC if "query" in key or key.startswith("base") else away,
+            )
+            for key, x in tensors.items()
+        ]
+        return pd.DataFrame(rows, columns=["name", "shape", "bytes", "what", "gives away"])
 
     def __repr__(self) -> str:
         query = self.released.query
@@ -153,6 +163,7 @@ class PrivateVestige(KeptPrivately):
         return f"Vestige of about {self.n} rows: {told}; {self.guarantee}"
 
 
+PUBLIC = "nothing of the rows: it was public before"
 WHAT = {
     "released.sums": "sums over the rows, with noise: count, moments, random features, bins",
     "released.query": "public: bounds, bins and frequencies",
