@@ -140,7 +140,8 @@ class Chain:
         sides, alike = (real or {}, model or {}), (self._width, self.min_samples)
         new, samples = admit(*sides, self._born, *alike, owner, vestiges=self.strategy.keeps_vestige)
         if not self.strategy.keeps_vestige:  # a vestige sees to that itself
-            new = {task: without_single_rows(x) for task, x in new.items()}
+            # with `min_samples` below 50 averages over as few rows are kept
+            new = {task: without_single_rows(x) if len(x) >= ROWS_TOGETHER else x for task, x in new.items()}
         born = self._born | dict.fromkeys(new, t)
         state, found = self.strategy.step(
             self._state,
@@ -325,8 +326,7 @@ def admit(
                 if into[task].num_rows < min_samples:
                     checks.refuse(label, owner, f"at least {min_samples} rows", into[task].num_rows)
                 continue
-            least = max(min_samples, ROWS_TOGETHER) if name == "real" else min_samples
-            into[task] = checks.samples(x, label, owner, min_rows=least, width=width)
+            into[task] = checks.samples(x, label, owner, min_rows=min_samples, width=width)
             width = into[task].shape[1]
     return admitted
 
