@@ -9,8 +9,8 @@
 CDRE section 3 asks for log p/q_t without p (Eq. 5, 11) and for the average of Eq. 13; how the ratio is carried is a
 strategy: see `anchored` (the default, and "keyframe"), `from_vestige` and `every_step` (the paper). `kept` says what is
 kept; it has no row of real data, nor a number for each row: divergences are computed inside `step`, for `names`. Of
-real rows, 50 at least, columns that fewer than 50 of them leave are taken as constant, and extremes as 20 scales from
-the centre (`vestiges.rare`); averages that a ratio keeps are rounded (`ratios.coarse`).
+real rows, if they are 50 or more, columns that fewer than 50 of them leave are taken as constant, and extremes as 20
+scales from the centre (`vestiges.rare`); averages that a ratio keeps are rounded (`ratios.coarse`).
 
 Measured with defaults, n = 10000, on 20 data sets that chose no setting: mean(sd), intervals of 95 % that hold the
 truth. The unit of cost is a 2048 x 2048 float32 product on one thread. `python -m benchmarks.chain --seeds 20
