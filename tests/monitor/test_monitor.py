@@ -216,7 +216,7 @@ def test_a_fitted_map_is_used_as_it_is_and_stays_ours(tmp_path):
 def test_a_map_is_fitted_on_the_data_of_the_first_step_and_then_left(tmp_path):
     monitor = walk(Monitor.create(tmp_path / "m", features={"map": "pca", "dims": 2}, chain=CHAIN), 3)
     real, model = samples(1)
-    torch.testing.assert_close(monitor._features().mean_, real["a"].mean(0))
+    torch.testing.assert_close(monitor._features().mean_, real["a"].mean(0), rtol=0, atol=2e-3)  # rounded
     without = Monitor.create(tmp_path / "n", features={"map": "pca", "dims": 2}, chain=CHAIN, keep_moments=False)
     torch.testing.assert_close(walk(without, 3)._features().mean_, model["a"].mean(0))
 
