@@ -83,17 +83,26 @@ def pull_value(net: nn.Module, weight: Named, anchor: Named) -> float:
 
 @torch.no_grad()
 def add_pull(
-    parameters: Mapping[str, nn.Parameter], weight: Named, anchor: Named, strength: float, scratch: Scratch
+    parameters: Mapping[str, nn.Parameter],
+    weight: Named,
+    anchor: Named,
+    strength: float,
+    scratch: Scratch,
+    *,
+    aside: bool = False,
 ) -> None:
-    """Put the gradients at hand plus that of `strength` * sum_i w_i (theta_i - anchor_i)^2 in their place."""
+    """Add the gradient of `strength` * sum_i w_i (theta_i - anchor_i)^2 to the gradients at hand.
+
+    `aside` leaves the tensors that held them as they are: who follows the gradient of the loss alone has kept those.
+    """
     if strength == 0:
         return
     for name, at in anchor.items():
         p = parameters[name]
         if p.grad is not None:
             gap = torch.sub(p, at, out=scratch("pull", name, p))
-            # Into the scratch, not the gradient: who follows the gradient of the loss alone has kept that.
-            p.grad = torch.addcmul(p.grad, weight[name], gap, value=2 * strength, out=gap)
+            into = gap if aside else p.grad
+            p.grad = torch.addcmul(p.grad, weight[name], gap, value=2 * strength, out=into)
 
 
 @torch.no_grad()
@@ -191,7 +200,7 @@ class Penalised(Vanilla):
         assert self.optimizer is not None, "begin_task makes the optimiser"
         here, scratch = trained(self.net), self.scratch
         alone = {name: p.grad for name, p in here.items()}
-        add_pull(here, self.weight_, self.anchor_, self.strength, scratch)
+        add_pull(here, self.weight_, self.anchor_, self.strength, scratch, aside=path is not None)
         gradient = {name: p.grad for name, p in here.items()} if total else alone
         before = {name: scratch("before", name, p).copy_(p.detach()) for name, p in here.items() if path is not None}
         self.optimizer.step()
