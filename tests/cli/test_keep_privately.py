@@ -66,6 +66,13 @@ def test_comparing_prints_what_is_known_and_refuses_the_rest(folder, capsys):
     assert "a vestige of about" in printed
 
 
+def test_the_page_of_a_difference_is_written(folder, tmp_path):
+    table(5).assign(age=90.0).to_parquet(tmp_path / "other.parquet")
+    words = ["--estimator", "ulsif", "--html", f"{tmp_path}/page.html"]
+    assert main(["compare", f"{folder}/0.vestige", f"{tmp_path}/other.parquet", *words]) == 0
+    assert "differ" in (tmp_path / "page.html").read_text()
+
+
 def test_merging_says_what_a_file_cannot_tell(folder, tmp_path, capsys):
     out = ["-o", f"{tmp_path}/all.vestige"]
     found = told(capsys, "merge", f"{folder}/0.vestige", f"{folder}/1.vestige", *out)

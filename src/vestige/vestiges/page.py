@@ -69,6 +69,7 @@ def _numbers(found: Compared) -> list[Part]:
 def _profiles(found: Compared) -> list[Part]:
     """The distributions of the first columns, before and after."""
     shown = [one for one in found.differences if one.differs][:DRAWN] or list(found.differences[:1])
+    shown = [one for one in shown if len(one.profile.names)]  # noisy means have no distribution to draw
     if found.status != "differs":
         shown = []
     out: list[Part] = []
