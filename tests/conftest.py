@@ -1,12 +1,15 @@
 """Tests run one torch thread a process, so that the same seed gives the same bits."""
 
+import dataclasses
 import gc
+from pathlib import Path
 
 import jaxtyping
 import pytest
 import torch
 
 import typechecker
+from vestige.ratios.stack import stack
 
 torch.set_num_threads(1)
 jaxtyping.jaxtyped = typechecker.jaxtyped
@@ -17,6 +20,38 @@ def pytest_collection_finish():
     """What is imported stays: from here on the garbage collector looks only at what the tests make."""
     gc.freeze()
     gc.enable()
+
+
+class Few:
+    """Whether the networks of a `Stack` take few steps: the same code at a sixth of the cost."""
+
+    places = ("chains", "cli", "monitor", "papers")  # where tests look at what becomes of a ratio, not at its numbers
+    steps = 10
+    now = False
+
+
+def pytest_runtest_setup(item):
+    """Before any fixture of the test; `full_training` is for a test of the numbers."""
+    place = item.path.relative_to(Path(__file__).parent).parts[0]
+    Few.now = place in Few.places and item.get_closest_marker("full_training") is None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_steps_of_a_stack():
+    """See `Few`."""
+    schedules, plain = stack.Stack._schedules, stack.StackSchedule
+
+    def wide(self):
+        few = {"min_steps": Few.steps, "max_steps": Few.steps}
+        return tuple(dataclasses.replace(one, **few) if Few.now else one for one in schedules(self))
+
+    def joint(steps, *others):
+        return plain(min(steps, Few.steps) if Few.now else steps, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stack.Stack, "_schedules", wide)
+        patch.setattr(stack, "StackSchedule", joint)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
