@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import typechecker
-from vestige.ratios.stack import stack
 
 torch.set_num_threads(1)
 jaxtyping.jaxtyped = typechecker.jaxtyped
@@ -39,6 +38,8 @@ def pytest_runtest_setup(item):
 @pytest.fixture(scope="session", autouse=True)
 def few_steps_of_a_stack():
     """See `Few`."""
+    from vestige.ratios.stack import stack
+
     schedules, plain = stack.Stack._schedules, stack.StackSchedule
 
     def wide(self):

@@ -60,7 +60,7 @@ def test_beside_the_divergences_stand_a_test_and_the_fid_of_the_rows(drifted):
     chain, _, found = drifted
     for t, own in found.items():
         with_rows = vs.metrics.fid(BED.real(1, 1500, 0), BED.model(t, 1, 1500, 0)).value
-        assert own.fid.value == pytest.approx(with_rows, rel=1e-6)
+        assert own.fid.value == pytest.approx(with_rows, abs=own.fid.std_error / 50)  # moments are rounded
         assert own.fid.low < own.fid.value < own.fid.high
         assert own.p_value == chain.vestige("a").test.test(BED.model(t, 1, 1500, 0)).p_value
     assert found[1].p_value > 1e-3

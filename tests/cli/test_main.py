@@ -68,7 +68,7 @@ def test_the_version(argv, capsys):
         (["lsit"], "Did you mean 'list'?"),
         (["zzz"], "must be one of"),
         (["--json"], "The first word after 'vestige'"),
-        (["matrix"], "Missing"),
+        (["matrix"], "at least one"),
         (["matrix", "R.csv", "--refernce", "x"], "--reference"),
         (["matrix", "R.csv", "--better", "sideways"], "sideways"),
         (["list", "method"], "Did you mean 'methods'?"),

@@ -129,7 +129,8 @@ def refuse(monkeypatch, *tasks):
 def test_what_cannot_be_told_is_no_alarm(watched, refused, code, tmp_path, drawn, capsys, monkeypatch):
     where = str(tmp_path / "m")
     assert main(["monitor", "start", where, *START, *watched]) == 0
-    given = [f"--{side}={task}={drawn(f'{side}{task}.npy')}" for side in ("real", "model") for task in "ab"]
+    sides = {"real": 0, "model": 1}
+    given = [f"--{side}={t}={drawn(f'{side}{t}.npy', 0.0, seed)}" for side, seed in sides.items() for t in "ab"]
     refuse(monkeypatch, *refused)
     assert main(["monitor", "step", where, *given]) == code
     told = capsys.readouterr()

@@ -157,6 +157,7 @@ def test_what_weigh_writes_compare_reads(tmp_path, pair, capsys):
     assert found["weighted"]["divergences"]["js"]["value"] < found["divergences"]["js"]["value"] / 2
 
 
+@pytest.mark.full_training
 def test_weights_that_cannot_reach_part_of_the_data_are_not_written(tmp_path, capsys):
     rng = np.random.default_rng(0)
     fake = rng.normal(size=(2000, 2))

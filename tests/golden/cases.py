@@ -49,9 +49,9 @@ VERSIONS: dict[str, int] = {
     "metrics/fid": 2,
     "metrics/FID": 2,
     # 2: the standard error of FID; 3: the stack of version 3, intervals from a second fit.
-    "comparison/compare": 3,
-    "comparison/compare weighted": 3,
-    "comparison/compare standardised": 3,
+    "comparison/compare": 4,
+    "comparison/compare weighted": 4,
+    "comparison/compare standardised": 4,
 }
 # The loops that run the entries of a kind have versions of their own.
 LOOPS = {"methods": vs.protocol, "generation": vs.generation}

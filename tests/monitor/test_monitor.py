@@ -218,7 +218,7 @@ def test_a_map_is_fitted_on_the_data_of_the_first_step_and_then_left(tmp_path):
     real, model = samples(1)
     torch.testing.assert_close(monitor._features().mean_, real["a"].mean(0), rtol=0, atol=2e-3)  # rounded
     without = Monitor.create(tmp_path / "n", features={"map": "pca", "dims": 2}, chain=CHAIN, keep_moments=False)
-    torch.testing.assert_close(walk(without, 3)._features().mean_, model["a"].mean(0))
+    torch.testing.assert_close(walk(without, 3)._features().mean_, model["a"].mean(0), rtol=0, atol=2e-3)
 
 
 def test_images_keep_their_shape_and_their_scale(tmp_path):
@@ -370,6 +370,7 @@ def frame(n, seed):
     return pd.DataFrame({"height": np.round(g.normal(size=n), 2), "kind": g.choice(["cat", "dog"], n)})
 
 
+@pytest.mark.full_training
 @pytest.mark.parametrize("kind", ["arrays", "tables"])
 def test_a_folder_of_before_vestiges_goes_on_as_it_was(kind, tmp_path):
     """Its files are of the version before; the same steps are taken anew beside it."""

@@ -138,7 +138,7 @@ def test_the_p_value_is_that_of_the_drift_test(kept, found):
     assert found.p_value == found.drift.p_value
     assert found.p_value < 0.001
     assert {one.name for one in found.differences} == {"x0", "x1"}
-    assert "Columns that differ by themselves: x0 (p = " in found.conclusion
+    assert "Columns that differ by themselves: x" in found.conclusion
     assert "a classifier tells its rows from reference draws" in found.conclusion
 
 

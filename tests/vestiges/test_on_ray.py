@@ -82,8 +82,9 @@ def test_what_is_kept_on_ray_is_what_one_machine_keeps_under_one_frame():
     there, here = keep(data, like=first, third=True), keep(table, like=first, third=True)
     assert there.n == here.n == there.third.n_ == 1000
     a, b = there.moments.whole(), here.moments.whole()
-    close(a.mean, b.mean)
-    close(a.covariance(), b.covariance())
+    spread = b.covariance().diagonal().sqrt()  # halves of the rows are others there, and each is rounded
+    assert bool(((a.mean - b.mean).abs() <= 0.02 * spread / 1000**0.5).all())
+    assert bool(((a.covariance() - b.covariance()).abs() <= 0.04 * torch.outer(spread, spread) / 1000**0.5).all())
     new = first.frame.features(first.frame.cells(mixed(200, seed=2)).cells)
     other = KID(groups=1).update(new)
     close(*(torch.tensor(one.third.compute(other).value) for one in (there, here)))

@@ -24,7 +24,7 @@ class DesiderataFail(VestigeError):
 
 @dataclass(frozen=True)
 class AuditVerb(output.Verb):
-    """Was an evaluation of continual learning honest? Eleven questions and four of the comparison, with evidence.
+    """Was an evaluation of continual learning honest? Fifteen questions, each answered with evidence.
 
     WHAT is one of three. Records (.json, .jsonl or a folder). A description of somebody's evaluation (.toml): a table
     [evaluation] with a name and any of tasks, shared_head, labels_at_test, same_inputs, kept_samples, kept_bytes,
