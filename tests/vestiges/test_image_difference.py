@@ -38,7 +38,7 @@ def test_a_vestige_maps_components_back():
     assert found.images.region == "upper right"
     pca = kept.frame.map
     gap = ((OLD.mean(0) - NEW.mean(0)).flatten() @ pca.directions_.mT) @ pca.directions_
-    assert torch.allclose(found.images.mean.flatten(), gap, atol=2e-3)  # what is kept is rounded
+    assert torch.allclose(found.images.mean.flatten(), gap, atol=0.05)  # far out it is clipped
     assert found.differences[0].name.startswith("component ")
 
 

@@ -152,7 +152,7 @@ class KeepVerb(output.SeededVerb):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowVerb(output.Verb):
-    """What a vestige holds: rows, columns, features, density, its own errors, and every stored part with its size."""
+    """What a vestige holds: columns, density, its own errors, every stored part, and what each gives away."""
 
     file: Positional[Path]
     """A .vestige file."""
