@@ -396,7 +396,7 @@ def test_a_folder_of_before_vestiges_goes_on_as_it_was(kind, tmp_path):
     table = again.table()
     if kind == "arrays":  # what is kept anew is rounded
         figures, fresh = (t.drop(columns="reason") for t in (table, anew.table()))  # reasons have digits in them
-        pd.testing.assert_frame_equal(figures, fresh, rtol=0.05, atol=1e-3)
+        pd.testing.assert_frame_equal(figures, fresh, rtol=0.05, atol=5e-3)
     else:  # of 40 rows no category is kept anew
         assert len(table) == len(anew.table())
         assert table["value"].notna().all()
