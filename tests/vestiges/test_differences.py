@@ -73,7 +73,10 @@ def test_a_vestige_says_the_same_without_rows(by_vestige):
     assert found.keys() == rows.keys()
     assert found["age"].told == rows["age"].told
     assert found["age"].shift == pytest.approx(rows["age"].shift, rel=1e-3)
-    assert found["job"].missing == (0.0, pytest.approx(rows["job"].missing[1], abs=1e-9))  # of fewer than 50 rows: not told
+    assert found["job"].missing == (
+        0.0,
+        pytest.approx(rows["job"].missing[1], abs=1e-9),
+    )  # of fewer than 50 rows: not told
     assert {name for name, one in found.items() if one.differs} == {"age", "job"}
     assert {by_vestige.differences[0].name, by_vestige.differences[1].name} == {"age", "job"}
 

@@ -84,7 +84,9 @@ def test_what_is_kept_on_ray_is_what_one_machine_keeps_under_one_frame():
     a, b = there.moments.whole(), here.moments.whole()
     spread = b.covariance().diagonal().sqrt()  # halves of the rows are others there, and each is rounded
     assert bool(((a.mean - b.mean).abs() <= 0.02 * spread / 1000**0.5).all())
-    assert bool(((a.covariance() - b.covariance()).abs() <= 0.04 * torch.outer(spread, spread) / 1000**0.5 + 1e-12).all())
+    assert bool(
+        ((a.covariance() - b.covariance()).abs() <= 0.04 * torch.outer(spread, spread) / 1000**0.5 + 1e-12).all()
+    )
     new = first.frame.features(first.frame.cells(mixed(200, seed=2)).cells)
     other = KID(groups=1).update(new)
     close(*(torch.tensor(one.third.compute(other).value) for one in (there, here)))

@@ -45,7 +45,7 @@ from vestige.vestiges.batches import Survey
 from vestige.vestiges.rare import CLIP, UsualCells, scale_of, sparse_mode
 from vestige.vestiges.schema import Aligned, Schema
 
-COMPONENTS, MAP_DIRECTIONS = 16, 64
+COMPONENTS, MAP_DIRECTIONS = 16, 32
 MANY_FEATURES = 64  # of columns, beyond which a ratio sees principal components of them
 MOST_COLUMNS = 256  # of an array without a map
 LEAST_ROWS = 50
