@@ -12,6 +12,7 @@ from vestige.continual import protocol
 from vestige.continual.learners import METHODS, Vanilla, build
 from vestige.core import rng
 from vestige.core.checks import samples
+from vestige.features.fixed import projection
 
 
 def two_tasks():
@@ -36,6 +37,17 @@ def test_a_method_learns_far_away_to_the_same_bits(name):
     assert {type(x) for x in (there.matrices | there.values | there.baseline).values()} == {torch.Tensor}
     assert (here.machine["device"], there.machine["device"]) == ("cpu", "far")
     assert waited.call_count == 2  # once a task, before the clock is read
+
+
+@pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")  # an epoch leaves codes that say little
+@pytest.mark.parametrize("name", ["pca", "random", "classifier", "vae"])
+def test_features_of_every_kind_serve_far_away_to_the_same_bits(name):
+    stream, options = two_tasks(), {"dims": 4} | ({"epochs": 1} if name in ("classifier", "vae") else {})
+    here = protocol.run(stream, build("slda", stream, features=name, options=options))
+    projection.cache_clear()  # of random directions, which are drawn here and there
+    with far():
+        there = protocol.run(stream, build("slda", stream, features=name, options=options))
+    assert numbers(there) == numbers(here)
 
 
 def taught(name, **options):

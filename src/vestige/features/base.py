@@ -144,13 +144,17 @@ class FeatureMap(Stored, ABC):
 
     @torch.no_grad()
     def codes(self, rows: Shaped[Tensor, "n d"], *, batch_size: int = BATCH_SIZE) -> Float[Tensor, "n f"]:
-        """Features of rows that have been admitted, `batch_size` at a time, in the map's own precision."""
+        """Features of rows that have been admitted, `batch_size` at a time, in the map's own precision.
+
+        They are computed where the map's network is, and on the CPU by a map that has none.
+        """
         owner = f"{type(self).__name__}.transform"
         size = checks.whole(batch_size, "batch_size", owner, low=1)
         shape = self._fitted(owner)
         net = getattr(self, "net_", None)
+        place = torch.device("cpu") if net is None else next(net.parameters()).device
         with evaluating([] if net is None else [net]):
-            found = torch.cat([self._codes(numbers(part, self.dtype), shape) for part in rows.split(size)])
+            found = torch.cat([self._codes(numbers(part.to(place), self.dtype), shape) for part in rows.split(size)])
         if not bool(torch.isfinite(found.sum())) and not bool(torch.isfinite(found).all()):
             checks.refuse("x", owner, f"small enough for {self.dtype} arithmetic", "features that are not finite")
         return found

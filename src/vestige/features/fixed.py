@@ -134,7 +134,7 @@ class PCA(FeatureMap):
 def projection(width: int, dims: int, draw: int) -> Float[Tensor, "d k"]:
     """Random directions, one a column."""
     generator = rng.fork(draw, "random projection", width, dims, device="cpu")
-    return torch.randn(width, dims, generator=generator, dtype=torch.float64) / math.sqrt(width)
+    return torch.randn(width, dims, generator=generator, dtype=torch.float64, device="cpu") / math.sqrt(width)
 
 
 @dataclass(eq=False)

@@ -107,7 +107,7 @@ def gather(
             rows = admit(group, name, owner, shape, min_rows=min_rows)
             xs.append(numbers(rows, dtype))
             share = part.tasks if one else 1
-            shares.append(torch.full((len(rows),), share / len(rows), dtype=dtype))
+            shares.append(torch.full((len(rows),), share / len(rows), dtype=dtype, device=rows.device))
             total += share
             if labels is not None:
                 ys.append(checks.labels(labels[task], f"labels of {name}", owner, length=len(rows)).cpu())

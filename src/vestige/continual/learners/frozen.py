@@ -97,7 +97,8 @@ class FrozenFeatures(Learner):
     def begin_map(self, x: Inputs, y: Labels) -> None:
         """Fit the map, unless that is done."""
         if self.map.shape_ is None:
-            self.map.fit(x, y, seed=self.seed)
+            with torch.device("cpu"):  # a map is fitted to rows that it takes there
+                self.map.fit(x, y, seed=self.seed)
             self.means_ = torch.zeros(self.spec.n_outputs, self.map.width, dtype=torch.float64, device="cpu")
             self.begin_statistics(self.map.width)
 
