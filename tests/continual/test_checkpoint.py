@@ -11,6 +11,7 @@ import pytest
 from toys import blobs
 from vestige.continual import checkpoint, protocol
 from vestige.continual.learners import METHODS, build
+from vestige.continual.learners.frozen import FrozenFeatures
 from vestige.data.stream import Segment
 from vestige.data.streams import blurred, split
 
@@ -28,6 +29,7 @@ FIELDS |= {
     "weighted_replay": SMALL
     | {"replay": {"options": VAE}, "condition": "task", "resample": True, "min_rows": 40, "chain_samples": 60}
 }
+FIELDS |= {name: {} for name, kind in METHODS.items() if issubclass(kind, FrozenFeatures)}  # no network to be small
 OPTIONS = {"seed": 4, "epochs": 2, "batch_size": 32}
 
 
