@@ -20,6 +20,7 @@ Deviations and what the paper leaves open:
 - "The model always makes a prediction over the classes [0:9]" (3.2.2): all outputs train from the start (`train_logits`
   "all"). `--set head=multi --set train_logits=current` gives each task a head of its own.
 - Print has one network for task A, as far as it says. A seed is a network here: `--seeds` asks for more of them.
+- Log-variances have the learning rate of the means, as nothing else is printed (`variance_learning_rate=None`).
 - Posterior samples a batch are not printed: 10, as VCL's authors; `samples_a` while A is learnt.
 - N of the KL is the number of rows of task B, not of the few that are seen of it.
 - A permutation of the run's own is applied on top of the stream's: together they are a fresh one.
@@ -97,6 +98,7 @@ def learner_of(setting: EarlySetting, stream: data.Stream, samples: int, seed: i
     config = VCLConfig(
         hidden=setting.hidden,
         learning_rate=setting.lr,
+        variance_learning_rate=None,
         log_var=setting.log_var,
         fit_steps=setting.fit_steps,
         train_samples=samples,
@@ -160,6 +162,7 @@ def gathered(runs: Sequence[Early]) -> dict[str, Float64[Tensor, "..."]]:
 class EarlyRuns(Trained[EarlySetting]):
     """An experiment that reads these runs. All three figures share Records, which lie under the first one's name."""
 
+    version: ClassVar[int] = 2  # 2: log-variances have the rate of the means again, as in print
     devices: ClassVar[tuple[str, ...]] = ("cpu",)  # it looks at gradients in float64
     presets: ClassVar[Mapping[str, EarlySetting]] = {
         "smoke": EarlySetting(

@@ -8,10 +8,10 @@ A name that ends in "-multi" is the experiment with a head a task: its stream tr
 told the task at test time, and coresets are fitted head by head. The others have one head for all.
 
 What the paper prints and we do not take, or does not print at all:
-- initial variance 1e-6 (B.2). `PRINTED_LOG_VAR` is that number and `build("vcl", stream, log_var=PRINTED_LOG_VAR)` runs
-  it: variances that small make the first posterior a prior that no later task can move, so the accuracy matrix has one
-  learnt task and zeros on the rest of the diagonal. VCL's authors, whom the section follows "where possible", start
-  at a log-variance of -6, of which 10^-6 may be a misprint; so do we;
+- initial variance 1e-6 (B.2). `PRINTED_LOG_VAR` is that number, and `build("vcl", stream, preset="paper",
+  log_var=PRINTED_LOG_VAR)` runs it: variances that small make the first posterior a prior that no later task can move,
+  so the accuracy matrix has one learnt task and zeros on the rest of the diagonal. VCL's authors, whom the section
+  follows "where possible", start at a log-variance of -6, of which 10^-6 may be a misprint; so do we;
 - samples of the posterior, in training and for a prediction: not printed; 10 and 100 are those of VCL's authors;
 - coreset size of Split MNIST: B.3 lacks the number; 40 is that of section 6.2;
 - epochs on a coreset: one full batch an epoch, so as many steps;

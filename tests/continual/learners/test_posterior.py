@@ -141,11 +141,12 @@ def test_settings_that_cannot_be_used_are_refused(name, fields):
 
 @pytest.mark.parametrize("name", ["vcl", "mc_dropout"])
 def test_the_convolutional_network_learns(name):
-    stream = split(blobs(), 2, train_logits="current")
+    stream = split(blobs(per_class=500), 2, train_logits="current")  # of 80 rows alone VCL's posterior stays the prior
     extra = {"train_samples": 1, "fit_steps": 10, "test_samples": 5} if name == "vcl" else {"l2": 0.0}
     learner, task = build(name, stream, net="conv", hidden=(16,), learning_rate=3e-3, **extra), next(iter(stream))
     learner.begin_task(task)
-    for _ in range(25):
-        learner.observe(task.x, task.y)
+    for _ in range(8):
+        for x, y in zip(task.x.split(80), task.y.split(80), strict=True):
+            learner.observe(x, y)
     learner.end_task(task)
     assert float((learner.predict(task.x, task.info)[:, :2].argmax(1) == task.y).double().mean()) > 0.9

@@ -130,7 +130,7 @@ def test_it_remembers_what_the_method_without_replay_forgets(name, base):
     options = {"l2": 0.0} if name == "vgr_mc_dropout" else {}
     ends = []
     for method, given in ((name, fields), (base, without)):
-        record = protocol.run(stream(), build(method, stream(), **given, **options), epochs=15, batch_size=16)
+        record = protocol.run(stream(), build(method, stream(), **given, **options), epochs=40, batch_size=16)
         ends.append(float(record.R[-1].mean()))
     assert ends[0] > 0.75
     assert ends[1] < 0.5

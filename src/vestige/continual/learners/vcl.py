@@ -10,10 +10,11 @@ outputs that train take part: with a stream whose tasks train over their own out
 its own, with "seen" or "all" the head is shared. Predictions average the softmax of `test_samples` posterior samples,
 over the outputs of the task if it is told, of all tasks so far if not.
 
-Deviations. The paper starts variances at 1e-6. Taken literally (`log_var=math.log(1e-6)`), nothing after the first task
-is learnt: its posterior, hardly wider than it began, is the next prior and holds every weight. The authors of VCL start
-log-variances at -6, and so do we. The maximum-likelihood fit is `fit_steps` batches long; the papers do not say how
-long. Batches and epochs are the protocol's to say: `vestige_papers.robust.published` has those of Farquhar and Gal.
+Deviations. The paper starts variances at 1e-6. Taken literally (preset "paper", `log_var=math.log(1e-6)`), nothing
+after the first task is learnt: its posterior, hardly wider than it began, is the next prior and holds every weight. The
+authors of VCL start log-variances at -6, and so do we. The maximum-likelihood fit is `fit_steps` batches long; the
+papers do not say how long. Batches and epochs are the protocol's to say: `vestige_papers.robust.published` has those of
+Farquhar and Gal.
 
 **The rate of the log-variances** is their own, `variance_learning_rate`. The papers have one rate for all, 1e-3, which
 is `variance_learning_rate=None`, the preset "paper". Adam moves a number by about its rate a step, so that the 120
