@@ -113,7 +113,10 @@ def test_a_grid_from_the_command_to_the_record(monkeypatch, tmp_path, capsys):
     stored = json.loads(path.read_text())["fields"]
     assert stored["config"]["lr"] == 0.01
     assert stored["config"]["validate"] is False
-    assert len(stored["details"]["search"]["tried"]) == len(list((tmp_path / "border" / "search").glob("*.json"))) == 4
+    tried = stored["details"]["search"]["tried"]
+    assert [len(one["records"]) for one in tried] == [len(one["scores"]) for one in tried] == [3] * 4
+    of_the_search = sorted(path.stem for path in (tmp_path / "border" / "search").glob("*.json"))
+    assert of_the_search == sorted(record for one in tried for record in one["records"])
     assert stored["details"]["command"].endswith("--grid lr=1e-09,0.01 --grid epochs=1,3")
 
 

@@ -33,7 +33,11 @@ def test_the_experiments_that_train_learners_on_streams_can_be_audited():
 def test_arms_have_names_of_their_own_and_can_be_made(name):
     experiment, found = labelled_arms(EXPERIMENTS[name], "smoke")
     assert len(found) == len(experiment.arms(experiment.presets["smoke"]))  # no label twice
-    assert all(arm.epochs > 0 and arm.batch_size > 0 for arm in found.values())
+    for arm in found.values():  # a task is as long as its epochs or its iterations say, and never both
+        lengths = [length for length in (arm.epochs, experiment.options(arm).get("iterations")) if length is not None]
+        assert len(lengths) == 1
+        assert lengths[0] > 0
+        assert arm.batch_size > 0
     stream, learner = experiment.parts(next(iter(found.values())), 0)
     assert len(stream) > 1
     assert learner.spec.n_outputs == stream.n_outputs

@@ -76,7 +76,7 @@ class ReportVerb(output.Verb):
 
         with output.progress("Drawing") as advance:
             written = report.write(page, out, files=not self.page_only, on_progress=lambda name: advance(0, name))
-        self._say(page.lead, written.page, [written], [])
+        self._say(f"{page.answer} {page.lead}".strip(), written.page, [written], [])
 
     def _several(self, volumes: Mapping[str, Sequence[Group]], out: Path) -> None:
         from vestige.runner import report

@@ -137,11 +137,18 @@ def test_the_origin_is_enough_to_run_again():
 def test_a_search_is_told_with_all_that_was_tried():
     note = {
         "chosen": {"lam": 10},
-        "tried": [{"set": {"lam": 1}, "scores": [0.1, 0.3]}, {"set": {"lam": 10}, "scores": [0.4]}],
+        "tried": [
+            {"set": {"lam": 1}, "scores": [0.1, 0.3], "records": ["a", "b"]},
+            {"set": {"lam": 10}, "scores": [0.4], "records": ["c"]},
+        ],
     }
     tables = [part for part in origin(arms([bare(details={"search": note})])) if isinstance(part, Table)]
     (table,) = [t for t in tables if "validation" in t.title]
-    assert table.rows == [("vanilla", "lam=1", pytest.approx(0.2), "no"), ("vanilla", "lam=10", 0.4, "yes")]
+    assert table.columns == ("method", "tried", "mean score", "spread", "seeds", "chosen")
+    assert table.rows == [
+        ("vanilla", "lam=1", pytest.approx(0.2), pytest.approx(0.02**0.5), 2, "no"),
+        ("vanilla", "lam=10", 0.4, None, 1, "yes"),
+    ]
 
 
 def test_a_long_setting_is_cut():
