@@ -15,6 +15,12 @@ LEAD = (
     "Vestige kept, judged and corrected 1 797 handwritten digits that ship with it. Read the three answers; below is "
     "how each came about. Next: 'vestige keep' your own data before you delete it."
 )
+DO_BETTER = (
+    "No method against forgetting does better",
+    "One of three methods against forgetting does better",
+    "Two of three methods against forgetting do better",
+    "All three methods against forgetting do better",
+)
 QUESTIONS_ASKED = ("Has the data changed?", "What was forgotten?", "Can biased samples be corrected?")
 
 
@@ -49,8 +55,7 @@ def sentences(found: DemoResult) -> list[str]:
         f"({found.kept.row_bytes / 1e3:.0f} kB). New images like them: p = {like.p_value:.2g}. {LACKING.capitalize()}: "
         f"p = {lacking.p_value:.2g}{said}. {THICKER.capitalize()}: p = {thicker.p_value:.2g}.",
         f"The classifier forgets: plain training ends at {last['vanilla']['average']:.0%} over all tasks; with all "
-        f"data kept it would be {last[REFERENCE]['average']:.0%}. {held} of three methods against forgetting do "
-        "better: "
+        f"data kept it would be {last[REFERENCE]['average']:.0%}. {DO_BETTER[held]}: "
         f"ewc ends at {last['ewc']['average']:.0%}, and {best} is best with {last[best]['average']:.0%}.",
         f"The biased set can be corrected: {before:.0%} of its samples stand at the wrong digit, by weight "
         f"{after:.0%}. Its {len(corrected.weighing.weights)} samples are then worth {final.ess:.0f} (verdict: "
