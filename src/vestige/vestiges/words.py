@@ -41,7 +41,7 @@ def column_table(found: Compared, *, most: int = COLUMNS) -> Table:
     for one in found.differences[:most]:
         share = "-" if math.isnan(one.share) else f"{one.share:.0%}"
         rows.append((one.name, one.told, f"{one.p_value:.2g}", share))
-    tested = "the drift test" if found.by_draws else "exact tests of each column"
+    tested = "exact tests of each column" if found.drift is None else "the drift test"
     note = f"p-values of {tested}, corrected for the number of columns ({len(found.differences)})."
     return Table(
         "columns, those that differ most first",

@@ -334,3 +334,11 @@ def test_without_opendp_the_install_line_is_told(monkeypatch):
             vs.keep(rows(60, 0), epsilon=1, bounds=BOUNDS)
     finally:
         noise._opendp.cache_clear()
+
+
+def test_a_column_that_differs_is_told_by_its_text(silent):
+    rng = np.random.default_rng(0)
+    old, new = (pd.DataFrame({"job": rng.choice(["cook", "smith"], 4000, p=p)}) for p in ([0.8, 0.2], [0.4, 0.6]))
+    found = vs.compare(vs.keep(old, epsilon=1, bounds={"job": ["cook", "smith"]}), new)
+    assert found.differences[0].told.startswith(("'cook'", "'smith'"))
+    assert found.differences[0].differs

@@ -45,12 +45,14 @@ from vestige.ratios.divergences import FAMILY, learnt
 from vestige.ratios.weights.balance import entropy_balance
 from vestige.vestiges.differences import of_shift
 from vestige.vestiges.drift_test import ColumnShift, DriftFound
+from vestige.vestiges.drift_test.columns import CodedColumn
 from vestige.vestiges.drift_test.null import MAX, SUM, Null
 from vestige.vestiges.drift_test.test import narrowed, statistics
 from vestige.vestiges.lines import METRICS, Found, gathered
 from vestige.vestiges.pairs import Tested
 from vestige.vestiges.private.released import Released
 from vestige.vestiges.private.statistics import symmetric
+from vestige.vestiges.schema import SchemaColumn
 
 USEFUL = 2000  # n epsilon, below which nothing is told
 FID_LEAST, FID_FIRM = 5000, 20_000  # below which FID is refused, and stands on thin ice
@@ -179,12 +181,22 @@ def merged_bins(against: Against) -> tuple[Float64[Tensor, "b g"], list[int], li
             for group in mine:
                 groups.append([place + c for c in group])
                 owners.append(j)
-                words.append(_words(column.name_of(group[0]), column.name_of(group[-1])))
+                ends = [code for code in group if code < column.bins] or group
+                names = [_named(kept.query.schema.used[j], column, code) for code in (ends[0], ends[-1])]
+                words.append(_words(*names))
         place += column.size
     merging = torch.zeros(len(shares), len(groups), dtype=torch.float64)
     for g, group in enumerate(groups):
         merging[group, g] = 1
     return merging, owners, words
+
+
+def _named(declared: SchemaColumn, column: CodedColumn, code: int) -> str:
+    """What a code stands for: of a category its text."""
+    if not declared.is_category or code >= len(column.atoms):
+        return column.name_of(code)
+    value = int(column.atoms[code])
+    return f"'{declared.categories[value]}'" if value < len(declared.categories) else "other"
 
 
 def _words(first: str, last: str) -> str:
