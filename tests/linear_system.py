@@ -97,15 +97,13 @@ class System:
     def dynamics(self, members: int) -> Dynamics:
         """This very system as fitted dynamics, every member alike."""
         s, u = len(self.start), self.b.shape[1]
-        settings = Settings(hidden=(), min_log_var=-30.0, max_log_var=30.0, input_clip=1e6)
-        net = BatchedMLP.initial(members, [s + u, 2 * s], generator=torch.Generator(), activation="silu", skip=True)
+        net = BatchedMLP.initial(members, [s + u, s], generator=torch.Generator(), activation="silu", skip=True)
         change = torch.cat([self.a.mT - torch.eye(s, dtype=F64), self.b.mT]).float()
-        log_var = 2 * torch.tensor(self.noise).log().expand(s)
         with torch.no_grad():
-            net.weights[0].copy_(torch.cat([change, torch.zeros(s + u, s)], 1))
-            net.biases[0].copy_(torch.cat([self.shift.float(), log_var]))
+            net.weights[0].copy_(change)
+            net.biases[0].copy_(self.shift.float())
         same = [Standardiser(torch.zeros(d), torch.ones(d)) for d in (s + u, s)]
-        made = Dynamics(members, settings, reward=self.reward)
-        made.change_ = GaussianEnsemble(net, *same, torch.arange(s), settings)
+        made = Dynamics(members, Settings(hidden=()), reward=self.reward)
+        made.change_ = GaussianEnsemble(net, *same, torch.arange(s), torch.full((members, s), self.noise))
         made.limits_ = torch.tensor([[-1e6], [1e6]]).expand(2, s)
         return made

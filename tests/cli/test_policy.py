@@ -24,14 +24,29 @@ def given(tmp_path):
 def test_for_people_and_for_programs(given, tmp_path, capsys):
     assert main(["policy", "evaluate", *given, *FAST, "--out", str(tmp_path / "found")]) == 0
     said = capsys.readouterr()
-    for text in ("model, weighted and tempered", "fitted Q", "beyond the logs", "Verdict:", "value.svg"):
+    for text in ("logged actions, replayed", "fitted Q", "beyond the logs", "Verdict:", "value.svg", "spread"):
         assert text in said.out
+    # The check of the model comes first, then the headline, then the rest.
+    places = [said.out.index(text) for text in ("replayed", "logged return", "corrected", "model alone", "fitted Q")]
+    assert places == sorted(places)
+    assert "weighted" not in said.out.replace("after weighting", "")
     assert "<svg" in (tmp_path / "found" / "value.svg").read_text()
     stored = json.loads((tmp_path / "found" / "evaluation.json").read_text())
     assert main(["policy", "evaluate", *given, *FAST, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told.pop("written") == []
     assert told == stored  # the same seed, the same numbers
+    assert told["calibration"]["replayed"] is True
+
+
+def test_the_policy_that_ran_and_the_diagnostics(given, tmp_path, capsys):
+    linear_policy([[0.0, -0.2]], [0.0], 0.5).save(tmp_path / "ran.json")
+    ran = ["--behaviour", str(tmp_path / "ran.json"), "--rollouts", "noise", "--diagnostics"]
+    assert main(["policy", "evaluate", *given, *FAST, *ran]) == 0
+    said = capsys.readouterr().out
+    for text in ("policy that ran, simulated", "diagnostics", "weighted (LFIW)", "shuffled weights"):
+        assert text in said
+    assert said.index("corrected") < said.index("diagnostics") < said.index("Verdict")
 
 
 @pytest.mark.parametrize(

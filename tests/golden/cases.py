@@ -49,6 +49,9 @@ VERSIONS: dict[str, int] = {
     "metrics/fid": 2,
     "metrics/FID": 2,
     # 2: the standard error of FID; 3: the stack of version 3, intervals from a second fit.
+    # 2: dynamics by squared error, errors over members and episodes, spreads for intervals.
+    "policy/evaluate": 2,
+    "policy/evaluate terminated": 2,
     "comparison/compare": 4,
     "comparison/compare weighted": 4,
     "comparison/compare standardised": 4,
@@ -679,10 +682,11 @@ def policy_numbers(name: str) -> dict[str, Any]:
     logs = vs.policy.Logs.of(s, a, r, after, np.arange(episodes).repeat(steps), log_probs=log_probs, **ends)
     tiny = spelled(vs.policy.Settings, {"hidden": (8,), "steps": 30, "lr": 1e-2, "batch": 64, "check_every": 10})
     options = {"settings": vs.policy.Settings(**tiny), "trajectories": 60, "members": 2, "classifiers": 2}
+    options |= {"diagnostics": True, "behaviour": None if name.endswith("terminated") else behaviour}
     said = vs.policy.evaluate(logs, target, horizon=steps, resamples=20, seed=4, discount=0.95, **options)
-    found: dict[str, Any] = {"outside": said.outside}
-    for key, estimate in said.estimates.items():
-        found |= interval(key, estimate)
+    found: dict[str, Any] = {"outside": said.outside, "gap": said.calibration.gap.value}
+    for key, estimate in (said.estimates | said.diagnostics).items():
+        found |= interval(key, estimate) | {f"{key}.std_error": estimate.std_error}
     return found
 
 

@@ -1,6 +1,7 @@
 """LFIW's policy evaluation: a smoke run without MuJoCo, the table as printed, the rules on planted Records."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,8 +9,9 @@ from scipy.stats import spearmanr
 
 from smoke import read, run_smoke
 from vestige import runner
+from vestige.continual.record import load_all
 from vestige.core.errors import InputError
-from vestige.policy import Estimate
+from vestige.policy import Calibration, Estimate
 from vestige.policy.environments import Truth
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.lfiw import table3 as lfiw_policies
@@ -58,6 +60,11 @@ def test_a_unit_holds_what_the_table_reads(smoke):
 
 
 def test_table_3_as_printed():
+    assert lfiw_table3.PAPER_ERRORS == {
+        "Swimmer-v5": (0.1, 16.5, 23.3, 34.9),
+        "HalfCheetah-v5": (2.56, 1.24, 49.7, 78.5),
+        "HumanoidStandup-v5": (53, 74, 4890, 7335),
+    }
     assert lfiw_table3.PAPER == {
         "Swimmer-v5": (36.7, 16.5, 38.9, 57.6),
         "HalfCheetah-v5": (185.0, 129.7, 149.6, 152.0),
@@ -89,7 +96,7 @@ def planted(**by_environment):
         for seed in (0, 1):
             side = 1 if seed else -1  # errors do not cancel over seeds
             values = {"truth": number([100.0, 1.0])}
-            for key in lfiw_table3.ROWS:
+            for key in (*lfiw_table3.ROWS, "behaviour"):
                 values[key] = number([100.0 + side * off.get(key, 10.0), 0.0, 0.0])
             # Deals of the weights at random lie around the plain model, by `deals` to either side.
             centre, reach = 100.0 + side * off.get("model", 10.0), off.get("deals", (0.5, 0.5))[seed]
@@ -132,9 +139,45 @@ def test_table_3_is_judged_by_its_rule(word, cheetah, swimmer):
 def test_a_deal_at_random_is_no_gain_whatever_its_mean_is():
     """Deals and the truth as they are known: which come as near as the tempered value, and how far off is one."""
     deals = number([90.0, 95.0, 104.0, 110.0])
-    nothing = lfiw_policies.Evaluation({"lfiw_tempered": Estimate(106.0)}, {}, deals, 10, 0.0, "good", (), {})
+    own = Calibration(Estimate(7.0), Estimate(8.0), Estimate(-1.0), False)
+    shuffled = Estimate(99.0, details={"range_low": 90.0, "range_high": 110.0})
+    weighted = {"unweighted": Estimate(98.0), "lfiw_tempered": Estimate(106.0), "shuffled": shuffled}
+    given = {"model": Estimate(97.0, 96.0, 98.0)}
+    nothing = lfiw_policies.Evaluation(given, own, 10, 0.0, "good", (), weighted, {}, deals, {})
     values = lfiw_policies.values_of(Truth(100.0, 1.0, number([100.0])), nothing)
     assert values["deals"].tolist() == pytest.approx([(10 + 5 + 4 + 10) / 4, 0.5])
+    # The plain model of the table is the one that the weights are of.
+    assert float(values["model"][0]) == 98.0
+    assert values["headline"].tolist() == [97.0, 96.0, 98.0]
+    assert values["shuffled"].tolist() == [99.0, 90.0, 110.0]
+    assert float(values["behaviour"][0]) == 7.0
+
+
+def test_the_papers_gains_are_less_than_its_errors():
+    gains = lfiw_table3.paper_gains()
+    assert [round(gain, 1) for gain in gains.values()] == [0.8, 0.4, 0.2]
+    assert gains[SWIMMER] == pytest.approx((38.9 - 16.5) / math.hypot(16.5, 23.3))
+    said = TABLE.verdict(planted(**{CHEETAH: {}})).why
+    assert (
+        "by 0.8 on Swimmer-v5, 0.4 on HalfCheetah-v5, 0.2 on HumanoidStandup-v5 of their joint standard errors" in said
+    )
+
+
+def test_records_of_the_first_edition_are_still_shown():
+    """They have neither the behaviour policy in the model nor corrected values."""
+    every = load_all(Path(__file__).parents[2] / "reproductions" / "lfiw-table3.jsonl")
+    stored = [r for r in every if r.config["environment"] == SWIMMER and "behaviour" not in r.values]
+    assert stored
+    quantities = [x.quantity for x in TABLE.lines(stored)]
+    assert "plain model" in quantities
+    assert "behaviour policy, simulated" not in quantities
+    assert "corrected by the behaviour policy" not in quantities
+
+
+def test_the_behaviour_policy_has_its_rows():
+    lines = {(x.label, x.quantity): x for x in TABLE.lines(planted(**{CHEETAH: {"behaviour": 4.0, "logged": 1.0}}))}
+    assert lines[CHEETAH, "behaviour policy, simulated"].ours == pytest.approx(100.0)
+    assert lines[CHEETAH, "|simulated - logged|, behaviour policy"].ours == pytest.approx(3.0)
 
 
 def test_without_halfcheetah_it_is_not_judged():

@@ -1,5 +1,7 @@
 """Learned dynamics against a linear system whose values are known in closed form."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -12,6 +14,19 @@ SYSTEM = System.default()
 BEHAVIOUR = linear_policy([[0.0, -0.2]], [0.0], 0.5)
 TARGET = linear_policy([[0.1, -0.6]], [0.1], 0.3)
 SMALL = Settings(hidden=(16,), steps=400, check_every=50, learning_rate=1e-2)
+
+
+class Acting:
+    """A policy that is one function."""
+
+    def __init__(self, act):
+        self.function = act
+
+    def act(self, observations, *, generator):
+        return self.function(observations, generator)
+
+    def log_prob(self, observations, actions):
+        raise NotImplementedError
 
 
 def stream(seed=0):
@@ -32,7 +47,7 @@ def learned(logs):
 def test_known_dynamics_give_the_closed_form():
     dynamics = SYSTEM.dynamics(members=4)
     starts = SYSTEM.starts(20_000, stream())
-    simulated = dynamics.rollout(TARGET, starts, 15, generator=stream(1))
+    simulated = dynamics.rollout(TARGET, starts, 15, generator=stream(1), rollouts="noise")
     returns = simulated.returns(0.9)
     error = float(returns.std()) / len(returns) ** 0.5
     assert float(returns.mean()) == pytest.approx(SYSTEM.value(TARGET, 15, 0.9), abs=4 * error)
@@ -44,13 +59,65 @@ def test_known_dynamics_give_the_closed_form():
     assert torch.allclose(again.double(), simulated.rewards)
 
 
+def test_mean_rollouts_are_those_of_the_system_without_noise():
+    starts, quiet = SYSTEM.starts(20_000, stream()), replace(SYSTEM, noise=0.0)
+    returns = SYSTEM.dynamics(members=4).rollout(TARGET, starts, 15, generator=stream(1)).returns()
+    error = float(returns.std()) / len(returns) ** 0.5
+    assert float(returns.mean()) == pytest.approx(quiet.value(TARGET, 15), abs=4 * error)
+    assert abs(quiet.value(TARGET, 15) - SYSTEM.value(TARGET, 15)) > 8 * error
+
+
+@pytest.mark.parametrize("rollouts", ["mean", "noise"])
+def test_replayed_actions_are_a_policy_that_does_not_look(rollouts):
+    """By brute force: the system's own equation, one trajectory at a time."""
+    dynamics, g = SYSTEM.dynamics(members=2), stream(3)
+    actions, starts = torch.randn(6, 5, 1, generator=g), SYSTEM.starts(6, g)
+    found = dynamics.replay(actions, starts, generator=stream(), rollouts=rollouts)
+    assert torch.equal(found.actions, actions)
+    for i in range(6):
+        s = starts[i]
+        for t in range(5):
+            mean = SYSTEM.mean(s, actions[i, t].double())
+            after = found.observations[i, t + 1].double()
+            gap = float((after - mean).abs().max())
+            assert gap < 1e-5 if rollouts == "mean" else 1e-3 < gap < 0.6
+            assert float(found.rewards[i, t]) == pytest.approx(
+                float(SYSTEM.reward(s, actions[i, t].double(), after)), abs=1e-5
+            )
+            s = after
+    # The same actions as a policy that is asked step by step.
+    asked = iter(actions.reshape(2, 3, 5, 1).unbind(2))
+    policy = Acting(lambda s, generator: next(asked))
+    again = dynamics.rollout(policy, starts, 5, generator=stream(), rollouts=rollouts)
+    assert torch.equal(again.rewards, found.rewards)
+
+
+def test_two_policies_with_one_seed_meet_the_same_noise():
+    """However many numbers a policy draws: transitions have a stream of their own."""
+    dynamics, starts = SYSTEM.dynamics(members=2), SYSTEM.starts(4, stream())
+    still = Acting(lambda s, generator: torch.zeros(*s.shape[:-1], 1))
+    greedy = Acting(lambda s, generator: 0 * torch.randn(*s.shape[:-1], 9, generator=generator)[..., :1])
+    one, other = (
+        dynamics.rollout(p, starts, 6, generator=stream(), rollouts="noise").observations for p in (still, greedy)
+    )
+    assert torch.equal(one, other)
+
+
+def test_a_learned_reward_has_noise_of_its_own(learned):
+    s, u = torch.zeros(3, 400, 2), torch.zeros(3, 400, 1)
+    mean = learned.rewards(s, u, s)
+    drawn = learned.rewards(s, u, s, generator=stream())
+    assert float(mean.std(1).max()) < 1e-6
+    assert drawn.std(1).tolist() == pytest.approx(learned.reward_(torch.zeros(3, 1, 5))[1].flatten().tolist(), rel=0.15)
+
+
 def test_learned_dynamics_come_near(logs, learned):
     truth, logged = SYSTEM.value(TARGET, 20), SYSTEM.value(BEHAVIOUR, 20)
     starts = SYSTEM.starts(3000, stream())
-    returns = learned.rollout(TARGET, starts, 20, generator=stream(1)).returns()
+    returns = learned.rollout(TARGET, starts, 20, generator=stream(1), rollouts="noise").returns()
     assert float(returns.mean()) == pytest.approx(truth, abs=0.2 * abs(truth - logged))
     known = Dynamics(3, SMALL, reward=SYSTEM.reward).fit(logs, seed=0)
-    returns = known.rollout(TARGET, starts, 20, generator=stream(1)).returns()
+    returns = known.rollout(TARGET, starts, 20, generator=stream(1), rollouts="noise").returns()
     assert float(returns.mean()) == pytest.approx(truth, abs=0.2 * abs(truth - logged))
     assert known.report_["reward"] == "known"
 
@@ -60,7 +127,7 @@ def test_residuals_are_those_of_each_rows_member(learned):
     after = s + 0.1
     z = learned.residuals(s, u, after, members)
     mean, deviation = learned.law(s.expand(3, 9, 2), u.expand(3, 9, 1))
-    want = torch.stack([(after[i] - mean[k, i]) / deviation[k, i] for i, k in enumerate(members)])
+    want = torch.stack([(after[i] - mean[k, i]) / deviation[k, 0] for i, k in enumerate(members)])
     assert torch.allclose(z, want, atol=1e-4)
 
 
@@ -116,6 +183,12 @@ def test_what_is_refused(learned):
         learned.rollout(TARGET, torch.zeros(4, 2), 3, generator=stream())
     with pytest.raises(InputError, match=r"'horizon' of Dynamics.rollout must be at least 1"):
         learned.rollout(TARGET, torch.zeros(3, 2), 0, generator=stream())
+    with pytest.raises(InputError, match=r"'rollouts' of Dynamics.rollout must be one of mean, noise"):
+        learned.rollout(TARGET, torch.zeros(3, 2), 1, generator=stream(), rollouts="median")
+    with pytest.raises(InputError, match=r"'actions' of Dynamics.replay must be as many as 'initial' \(3\). Got 6"):
+        learned.replay(torch.zeros(6, 2, 1), torch.zeros(3, 2), generator=stream())
+    with pytest.raises(InputError, match=r"'initial' of Dynamics.replay must be a multiple of 3"):
+        learned.replay(torch.zeros(4, 2, 1), torch.zeros(4, 2), generator=stream())
     with pytest.raises(NotFitted, match="before fit"):
         Dynamics().rollout(TARGET, torch.zeros(5, 2), 3, generator=stream())
     with pytest.raises(InputError, match="'members' of Dynamics must be at least 1"):

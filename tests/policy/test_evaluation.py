@@ -1,4 +1,4 @@
-"""`evaluate` as a whole: a linear system, and a model that is wrong in a known way."""
+"""`evaluate` as a whole: a linear system whose values are known, and a model that is wrong in a known way."""
 
 import json
 import math
@@ -8,24 +8,21 @@ import pytest
 import torch
 
 from linear_system import System, linear_policy
-from vestige.core.errors import InputError
-from vestige.policy import GaussianPolicy, Logs, Settings, estimators, evaluate, picture
+from vestige.core import rng
+from vestige.core.errors import InputError, VestigeError
+from vestige.policy import Dynamics, GaussianPolicy, Logs, Settings, estimators, evaluate, picture
 from vestige.policy.dynamics import Trajectories
 from vestige.policy.environments import REWARDS
-from vestige.policy.estimators import fitted_q, from_logs, from_model
-from vestige.policy.evaluation import reward_gap
+from vestige.policy.estimators import fitted_q, from_logs, from_weights
+from vestige.policy.evaluation import choose_starts, reward_gap
 from vestige.ratios import weights
 
 SYSTEM = System.default()
 WRONG = SYSTEM.biased([0.03, 0.03], 0.11)
 BEHAVIOUR = linear_policy([[0.0, -0.2]], [0.0], 0.5)
 TARGET = linear_policy([[0.1, -0.6]], [0.1], 0.3)
-FAST = {
-    "settings": Settings(hidden=(16,), steps=300, learning_rate=1e-2),
-    "trajectories": 400,
-    "members": 2,
-    "classifiers": 2,
-}
+SMALL = Settings(hidden=(16,), steps=300, learning_rate=1e-2)
+FAST = {"settings": SMALL, "trajectories": 400, "members": 2, "classifiers": 2}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +36,9 @@ def found(logs):
     result = evaluate(
         logs,
         TARGET,
+        behaviour=BEHAVIOUR,
+        rollouts="noise",
+        diagnostics=True,
         horizon=20,
         reward=SYSTEM.reward,
         resamples=100,
@@ -53,19 +53,40 @@ def found(logs):
 
 def test_estimates_that_use_what_they_can_meet_the_truth(found):
     truth, behaviour = SYSTEM.value(TARGET, 20), SYSTEM.value(BEHAVIOUR, 20)
-    for name in ("model", "lfiw_tempered", "fitted_q"):
+    for name in ("corrected", "model", "fitted_q"):
         assert found.estimates[name].value == pytest.approx(truth, abs=0.4 * abs(truth - behaviour)), name
+    assert found.diagnostics["lfiw_tempered"].value == pytest.approx(truth, abs=0.4 * abs(truth - behaviour))
     assert found.estimates["logged"].low < behaviour < found.estimates["logged"].high
-    assert set(found.estimates) == {
-        *("model", "lfiw", "lfiw_tempered", "shuffled", "logged", "per_decision", "fitted_q", "doubly_robust")
-    }
+    assert list(found.estimates) == ["corrected", "model", "fitted_q", "doubly_robust", "per_decision", "logged"]
+    assert list(found.diagnostics) == ["unweighted", "lfiw", "lfiw_tempered", "shuffled"]
+
+
+def test_only_what_held_has_an_interval(found):
+    corrected = found.estimates["corrected"]
+    assert corrected.low < SYSTEM.value(TARGET, 20) < corrected.high
+    for name in ("model", "fitted_q", "doubly_robust"):
+        one = found.estimates[name]
+        assert math.isnan(one.low)
+        assert math.isnan(one.high)
+        assert one.std_error > 0
+        assert str(one).endswith(f"(spread {one.std_error:.3g}, no interval)")
+
+
+def test_the_model_is_checked_on_the_policy_that_ran(found):
+    checked = found.calibration
+    assert checked.holds
+    assert not checked.replayed
+    assert checked.simulated.value == pytest.approx(SYSTEM.value(BEHAVIOUR, 20), abs=1.0)
+    assert checked.gap.value == pytest.approx(checked.simulated.value - checked.logged.value)
+    # The corrected value is the model's less the gap.
+    assert found.estimates["corrected"].value == pytest.approx(found.estimates["model"].value - checked.gap.value)
 
 
 def test_the_curve_begins_at_the_model_and_ends_at_the_estimate(found):
     for name, curve in found.curves.items():
         assert curve.hs == (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20)
-        assert float(curve.values[0]) == pytest.approx(found.estimates["model"].value)
-        assert float(curve.values[-1]) == found.estimates[name].value
+        assert float(curve.values[0]) == pytest.approx(found.diagnostics["unweighted"].value)
+        assert float(curve.values[-1]) == found.diagnostics[name].value
     assert float(found.curves["lfiw_tempered"].ess.min()) >= 40 - 1e-6
 
 
@@ -74,32 +95,128 @@ def test_its_json_is_plain(found):
     assert plain["verdict"] in ("good", "usable with care", "unreliable")
     assert len(plain["curves"]["lfiw"]["by_classifier"]) == 2
     assert plain["report"]["dynamics"]["reward"] == "known"
+    assert plain["calibration"]["gap"]["value"] == found.calibration.gap.value
+    assert len(plain["report"]["by_member"]["evaluated"]) == 2
     assert "permuted" not in plain
     assert len(found.permuted) == 100
 
 
-def test_its_picture_shows_both_curves(found):
+def test_its_picture_tells_an_interval_from_a_spread(found):
     axes = picture(found, truth=-6.2).axes[0]
-    assert len(axes.lines) == 6
-    assert "weighted steps" in axes.get_xlabel()
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names[:3] == ["policy that ran, simulated", "logged return", "corrected"]
+    assert len(names) == 11
+    assert len(axes.containers) == 2  # bars with ends: the logged return and the corrected value
+    dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
+    spreads = [e for e in (found.estimates | found.diagnostics).values() if math.isnan(e.low) and e.std_error >= 0]
+    assert len(dotted) == len(spreads) + 1  # and the simulated policy that ran
+    assert "return over 20 steps" in axes.get_xlabel()
+
+
+@pytest.fixture(scope="module")
+def learned(logs):
+    return Dynamics(2, SMALL, reward=SYSTEM.reward).fit(logs, seed=0)
+
+
+def test_dynamics_are_fitted_once_for_several_policies(found, learned, logs):
+    options = {"horizon": 20, "trajectories": 400, "rollouts": "noise", "resamples": 20}
+    again = evaluate(logs, TARGET, behaviour=BEHAVIOUR, dynamics=learned, **options)
+    assert again.estimates["model"].value == found.estimates["model"].value
+    assert again.estimates["corrected"].value == found.estimates["corrected"].value
+    assert again.diagnostics == {}
+    # The policy that ran, evaluated from its own logs, is worth what it earned.
+    own = evaluate(logs, BEHAVIOUR, behaviour=BEHAVIOUR, dynamics=learned, **options)
+    assert own.estimates["corrected"].value == pytest.approx(own.estimates["logged"].value)
+    assert own.estimates["corrected"].std_error == pytest.approx(own.estimates["logged"].std_error)
+    for wrong, sentence in (
+        ({"dynamics": Dynamics()}, "were not fitted"),
+        ({"dynamics": learned, "reward": SYSTEM.reward}, "'reward' of policy.evaluate must be left to the 'dynamics'"),
+        ({"dynamics": learned, "settings": SMALL}, "'settings' of policy.evaluate must be left to the 'dynamics'"),
+    ):
+        with pytest.raises(VestigeError, match=sentence):
+            evaluate(logs, TARGET, **options, **wrong)
+    fewer = SYSTEM.logs(BEHAVIOUR, 5, 20, seed=0)
+    with pytest.raises(InputError, match=r"fitted on these logs, of 100 transitions. Got dynamics of 3000"):
+        evaluate(fewer, TARGET, dynamics=learned)
+
+
+def test_without_the_policy_that_ran_its_actions_are_replayed(learned, logs):
+    options = {"horizon": 20, "trajectories": 300, "rollouts": "noise", "resamples": 20}
+    found = evaluate(logs, TARGET, dynamics=learned, **options)
+    assert found.calibration.replayed
+    # By brute force: every member replays every episode.
+    rows, _ = logs.first(20)
+    actions, initial = logs.actions[rows].repeat(2, 1, 1), logs.initial.repeat(2, 1)
+    each = learned.replay(actions, initial, generator=rng.fork(0, "rollout"), rollouts="noise").returns()
+    assert found.calibration.simulated.value == pytest.approx(float(each.mean()))
+    change = found.estimates["model"].value - float(each.mean())
+    assert found.estimates["corrected"].value == pytest.approx(found.estimates["logged"].value + change)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_broken_dynamics_are_caught_where_the_truth_is_known(logs, given):
+    """A model that drifts: the policy that ran earns less in it than in the logs, and no interval is promised."""
+    broken = SYSTEM.biased([0.3, 0.0], 0.1).dynamics(2)
+    broken.folds_ = torch.zeros(len(logs), dtype=torch.int64)
+    options = {"horizon": 20, "rollouts": "noise", "resamples": 20, "behaviour": BEHAVIOUR if given else None}
+    found = evaluate(logs, TARGET, dynamics=broken, **options)
+    assert not found.calibration.holds
+    assert found.verdict != "good"
+    said = "The policy that ran earns" if given else "The logged actions earn"
+    assert found.warnings[0].startswith(said)
+    assert "the model is wrong where it can be checked" in found.warnings[0]
+    assert all(math.isnan(found.estimates[name].low) for name in ("corrected", "model"))
+    assert any("interval is withdrawn" in note for note in found.estimates["corrected"].notes)
+    true = SYSTEM.dynamics(2)
+    true.folds_ = broken.folds_
+    fine = evaluate(logs, TARGET, dynamics=true, **options)
+    assert abs(fine.calibration.gap.value) < 0.2 * abs(found.calibration.gap.value)
+    if given:
+        assert fine.calibration.holds
+        assert fine.estimates["corrected"].low < SYSTEM.value(TARGET, 20) < fine.estimates["corrected"].high
+
+
+def test_replayed_actions_are_exact_where_nothing_is_random():
+    """The true model of a system without noise earns in each episode what was logged; so no error is left."""
+    quiet = replace(SYSTEM, noise=0.0)
+    logs, true = quiet.logs(BEHAVIOUR, 40, 10, seed=0), quiet.dynamics(2)
+    true.folds_ = torch.zeros(len(logs), dtype=torch.int64)
+    found = evaluate(logs, TARGET, dynamics=true, horizon=10, resamples=20)
+    assert found.calibration.gap.value == pytest.approx(0, abs=1e-4)
+    assert found.calibration.gap.std_error == pytest.approx(0, abs=1e-4)
+
+
+def test_starts_are_whole_episodes_first_and_in_copies():
+    logs = SYSTEM.logs(BEHAVIOUR, 6, 10, seed=0)
+    short = (logs.episodes != 2) | (logs.steps < 7)
+    kept = Logs.of(
+        *(x[short] for x in (logs.observations, logs.actions, logs.rewards, logs.next_observations, logs.episodes))
+    )
+    starts = choose_starts(kept, 10, 15, torch.Generator().manual_seed(0))
+    assert starts.episodes.tolist() == [0, 1, 3, 4, 5, 2]
+    assert (starts.whole, starts.copies) == (5, 3)
+    few = choose_starts(kept, 10, 4, torch.Generator().manual_seed(0))
+    assert len(set(few.episodes.tolist())) == 4
+    assert few.copies == 1
 
 
 def test_exact_ratios_carry_the_whole_table_to_the_truth():
     s, u, r = WRONG.trajectories(TARGET, 20_000, 8, seed=0)
     log_ratio = SYSTEM.log_density(s[:, :-1], u, s[:, 1:]) - WRONG.log_density(s[:, :-1], u, s[:, 1:])
     simulated = Trajectories(s, u, r, torch.zeros(len(r), dtype=torch.int64), 0.0)
-    found, _, permuted = from_model(simulated, log_ratio[None], (0, 8), members=4, ess=0.2, resamples=50)
+    found, _, permuted = from_weights(simulated, log_ratio[None], (0, 8), members=4, ess=0.2, resamples=50)
     truth, wrong = SYSTEM.value(TARGET, 8), WRONG.value(TARGET, 8)
-    assert found["model"].value == pytest.approx(wrong, abs=0.1)
-    assert found["lfiw"].low < truth < found["lfiw"].high
+    assert found["unweighted"].value == pytest.approx(wrong, abs=0.1)
+    assert found["lfiw"].details["range_low"] < truth < found["lfiw"].details["range_high"]
     assert abs(found["lfiw_tempered"].value - truth) < 0.5 * abs(wrong - truth)
     assert found["shuffled"].value == pytest.approx(wrong, abs=0.1)
-    assert found["shuffled"].low < found["model"].value < found["shuffled"].high
+    ends = found["shuffled"].details
+    assert ends["range_low"] < found["unweighted"].value < ends["range_high"]
     assert found["lfiw"].details["alpha"] == 1
     assert len(permuted) == 50
     assert float(permuted.mean()) == found["shuffled"].value
     # Each row has the tail of its own weights.
-    found, *_ = from_model(simulated, log_ratio[None], (0, 8), members=4, ess=0.6, resamples=50)
+    found, *_ = from_weights(simulated, log_ratio[None], (0, 8), members=4, ess=0.6, resamples=50)
     assert found["lfiw"].details["pareto_k"] == weights.tail_index(log_ratio.sum(1))
     flat = weights.temper(log_ratio.sum(1), 0.6)
     assert (
@@ -108,19 +225,29 @@ def test_exact_ratios_carry_the_whole_table_to_the_truth():
         != found["lfiw"].details["pareto_k"]
     )
     # What is cut is tempered, and nothing else.
-    found, *_ = from_model(simulated, log_ratio[None], (0, 8), members=4, resamples=50, cut=0 * log_ratio[None])
-    assert found["lfiw_tempered"].value == pytest.approx(found["model"].value)
-    assert found["lfiw"].low < truth < found["lfiw"].high
+    found, *_ = from_weights(simulated, log_ratio[None], (0, 8), members=4, resamples=50, cut=0 * log_ratio[None])
+    assert found["lfiw_tempered"].value == pytest.approx(found["unweighted"].value)
+    assert found["lfiw"].details["range_low"] < truth < found["lfiw"].details["range_high"]
 
 
 def test_doubly_robust_is_surer_than_importance_sampling():
     """Where the weights carry both, the critic takes away most of the noise."""
     quiet, near = replace(SYSTEM, spread=1e-3, noise=0.02), linear_policy([[0.0, -0.3]], [0.3], 0.45)
     found = from_logs(quiet.logs(BEHAVIOUR, 600, 5, seed=0), near, 5, resamples=50)
-    sampled, both = found["per_decision"], found["doubly_robust"]
-    assert sampled.low < quiet.value(near, 5) < sampled.high
-    assert both.low < quiet.value(near, 5) < both.high
-    assert both.high - both.low < 0.5 * (sampled.high - sampled.low)
+    truth, sampled, both = quiet.value(near, 5), found["per_decision"], found["doubly_robust"]
+    assert sampled.value == pytest.approx(truth, abs=2.5 * sampled.std_error)
+    assert both.value == pytest.approx(truth, abs=2.5 * both.std_error)
+    assert both.std_error < 0.5 * sampled.std_error
+
+
+def test_importance_sampling_is_refused_where_few_episodes_count(logs):
+    found = from_logs(logs, TARGET, 20, resamples=20)["per_decision"]
+    assert found.verdict == "refused"
+    assert found.ess < 5
+    assert found.reason == f"150 episodes are worth {found.ess:.1f} after weighting; 5 are needed"
+    near = from_logs(logs, linear_policy([[0.0, -0.2]], [0.02], 0.5), 20, resamples=20)["per_decision"]
+    assert near.known
+    assert near.ess > 5
 
 
 def test_what_the_logs_do_not_carry_is_said(logs):
@@ -134,26 +261,25 @@ def test_what_the_logs_do_not_carry_is_said(logs):
     assert math.isfinite(beyond["fitted_q"].value)
 
 
-def test_a_fitted_q_that_loses_resamples_has_no_interval(logs, monkeypatch):
-    """An interval of those that survived would be too narrow; and one around nothing is none."""
+def test_a_fitted_q_that_loses_resamples_has_no_spread(logs, monkeypatch):
+    """That of the ones that survived would be too small; and one around nothing is none."""
     known = fitted_q(logs, TARGET, 20, generator=torch.Generator().manual_seed(0))
     assert known.lost == 0
     for change, note in (
-        ({"lost": 0.06}, "6% of the resamples ran away"),
-        ({"value": math.nan}, "the recursion ran away"),
+        ({"lost": 0.06}, "6% of the resamples diverged"),
+        ({"value": math.nan}, "the recursion diverged"),
     ):
         planted = replace(known, **change)
         monkeypatch.setattr(estimators, "fitted_q", lambda *a, planted=planted, **k: planted)
         found = from_logs(logs, TARGET, 20, resamples=20)["fitted_q"]
-        assert math.isnan(found.low)
-        assert math.isnan(found.high)
-        assert note in (found.reason or found.notes[0])
+        assert math.isnan(found.std_error)
+        assert note in (*found.notes, found.reason)[0]
     monkeypatch.setattr(estimators, "fitted_q", lambda *a, **k: replace(known, lost=0.2))
     tiny = {"settings": Settings(hidden=(4,), steps=5), "trajectories": 20, "members": 2, "classifiers": 1}
     said = evaluate(logs, TARGET, horizon=20, reward=SYSTEM.reward, resamples=20, **tiny).warnings
-    assert any("ran away in 20% of the resamples" in text for text in said)
+    assert any("diverged in 20% of the resamples" in text for text in said)
     monkeypatch.setattr(estimators, "fitted_q", lambda *a, **k: replace(known, lost=0.05))
-    assert math.isfinite(from_logs(logs, TARGET, 20, resamples=20)["fitted_q"].low)
+    assert math.isfinite(from_logs(logs, TARGET, 20, resamples=20)["fitted_q"].std_error)
 
 
 def test_a_reward_that_the_logs_did_not_pay_is_said(logs):

@@ -8,47 +8,45 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from vestige.cli import output
 
 if TYPE_CHECKING:
+    from vestige.core import Estimate
     from vestige.policy import Evaluation
-
-NAMES = {
-    "model": "model alone",
-    "lfiw": "model, weighted (LFIW)",
-    "lfiw_tempered": "model, weighted and tempered",
-    "shuffled": "model, shuffled weights",
-    "logged": "logged return",
-    "per_decision": "importance sampling",
-    "fitted_q": "fitted Q",
-    "doubly_robust": "doubly robust",
-}
 
 
 @dataclass(frozen=True)
 class Evaluate(output.SeededVerb):
-    """What a policy is worth, from logs of another one: every estimate that the logs carry, and a verdict."""
+    """What a policy is worth, from logs of another one: is the learnt model right where it can be checked, what does it
+    say, what do the logs say without it, and a verdict.
+    """
 
     logs: Annotated[Positional[Path], arg(metavar="LOGS")]
     """Logged transitions: .npz, .parquet or .csv (docs/evaluate_a_policy.md has the names)."""
     policy: Annotated[Path, arg(metavar="FILE")]
     """The policy to evaluate, as 'vestige policy train' or GaussianPolicy.save writes it."""
+    behaviour: Annotated[Path | None, arg(metavar="FILE")] = None
+    """The policy that ran, if there is a file of it; the logged actions are replayed in the model if not."""
     horizon: int = 100
     """Steps of the return."""
     discount: float = 1.0
     """The weight of each step relative to the one before."""
+    rollouts: Literal["mean", "noise"] = "mean"
+    """Simulate the model's means, or draw each state around them."""
     trajectories: int = 1000
     """Trajectories to simulate, over all members."""
     members: int = 5
     """Networks of the dynamics."""
-    classifiers: int = 5
-    """Classifiers that tell real transitions from simulated ones."""
     steps: int = 6000
     """Training steps of the dynamics at most."""
+    diagnostics: bool = False
+    """Train classifiers that tell real transitions from simulated ones, and show what weights by them do (LFIW)."""
+    classifiers: int = 5
+    """So many of them."""
     ess: float = 0.1
     """The effective share of trajectories that tempering keeps."""
     cut: float = 0.01
@@ -56,7 +54,7 @@ class Evaluate(output.SeededVerb):
     reward: Annotated[str | None, arg(metavar="ENV")] = None
     """Use the known reward function of an environment, such as HalfCheetah-v5; it is learned from the logs if not."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
-    """Write evaluation.json and value.svg, the value against the number of weighted steps, into this folder."""
+    """Write evaluation.json and value.svg, the estimates in one picture, into this folder."""
 
     def run(self) -> None:
         """Read, learn, simulate, weigh, print."""
@@ -69,8 +67,19 @@ class Evaluate(output.SeededVerb):
         if self.out is not None:
             require_folder(self.out, owner)
         policy, logs = GaussianPolicy.load(self.policy), Logs.read(self.logs)
-        names = ("horizon", "discount", "trajectories", "members", "classifiers", "ess", "cut", "seed")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        ran = None if self.behaviour is None else GaussianPolicy.load(self.behaviour)
+        names = (
+            "horizon",
+            "discount",
+            "rollouts",
+            "trajectories",
+            "members",
+            "diagnostics",
+            "classifiers",
+            "ess",
+            "cut",
+        )
+        options: dict[str, Any] = {name: getattr(self, name) for name in (*names, "seed")} | {"behaviour": ran}
         options |= {"reward": known, "settings": Settings(steps=self.steps)}
         with output.shares("reading") as reach:
             found = evaluate(logs, policy, on_progress=reach, **options)
@@ -78,7 +87,8 @@ class Evaluate(output.SeededVerb):
         title = f"{self.policy.name} evaluated from {self.logs.name}, {self.horizon} steps"
         said = [f"Written to {', '.join(map(str, written))}."] if written else []
         said = [*map(output.Caution, found.warnings), f"Verdict: {found.verdict}.", *said]
-        self.answer(found.to_json() | {"written": written}, table(found, title), *said)
+        tables = [table(found, title), *([diagnostics(found)] if self.diagnostics else [])]
+        self.answer(found.to_json() | {"written": written}, *tables, *said)
 
 
 @dataclass(frozen=True)
@@ -193,22 +203,50 @@ class PolicyVerb:
         self.action.run()
 
 
-def table(found: Evaluation, title: str) -> output.Table:
-    """A row an estimate."""
+def number(value: float | None) -> str:
+    """A number as it stands in a cell, a dash where there is none."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
 
-    def number(value: float | None) -> str:
-        return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
+
+def table(found: Evaluation, title: str) -> output.Table:
+    """The calibration first, then a row an estimate; an interval and a spread are never in one column."""
+    from vestige.policy.evaluation import WORDS
+
+    checked = found.calibration
+    ran = "logged actions, replayed" if checked.replayed else "policy that ran, simulated"
+    fits = "the gap is within its error" if checked.holds else "the model does not reproduce the logs"
+    told = f"{fits}: {number(checked.gap.value)} ({number(checked.gap.std_error)})" if checked.gap.known else ""
+    shown = {ran: checked.simulated.but(notes=(told or checked.gap.reason,))}
+    shown |= {WORDS["logged"]: found.estimates["logged"]}
+    shown |= {WORDS[name]: e for name, e in found.estimates.items() if name != "logged"}
+    note = (
+        f"Intervals at 95 %; a spread says how far resampling moves a value and promises nothing. {found.outside:.1%} "
+        "of the simulated steps lie beyond the logs."
+    )
+    columns = ("", "value", "interval", "spread", "ESS", "")
+    return output.Table(title, columns, [_row(words, e) for words, e in shown.items()], note=note)
+
+
+def _row(words: str, e: Estimate) -> tuple[str, ...]:
+    """Value, interval or spread, effective sample size, and what it rests on."""
+    held = math.isfinite(e.low) and math.isfinite(e.high)
+    ends, spread = (f"{number(e.low)} to {number(e.high)}", "-") if held else ("-", number(e.std_error))
+    said = e.reason if not e.known else "; ".join(e.notes)
+    return (words, number(e.value), ends, spread, number(e.ess), said)
+
+
+def diagnostics(found: Evaluation) -> output.Table:
+    """What LFIW's weights do."""
+    from vestige.policy.evaluation import WORDS
 
     rows = [
-        (
-            NAMES.get(name, name),
-            *(number(v) for v in (e.value, e.low, e.high, e.ess, e.details.get("pareto_k"), e.details.get("alpha"))),
-            e.reason or "; ".join(e.notes),
-        )
-        for name, e in found.estimates.items()
+        (WORDS[name], *map(number, (e.value, e.std_error, e.ess, e.details.get("pareto_k"), e.details.get("alpha"))))
+        for name, e in found.diagnostics.items()
     ]
-    note = f"Intervals at 95 %, by resampling. {found.outside:.1%} of the simulated steps lie beyond the logs."
-    return output.Table(title, ("estimate", "value", "low", "high", "ESS", "Pareto k", "alpha", ""), rows, note=note)
+    note = "No estimates to go by. Where shuffled weights move the value as far, the weights know nothing."
+    return output.Table(
+        "diagnostics: weighted trajectories", ("", "value", "spread", "ESS", "Pareto k", "alpha"), rows, note=note
+    )
 
 
 def write(folder: Path, found: Evaluation) -> list[Path]:

@@ -7,7 +7,7 @@ With a simulator: `train` policies, `collect` their logs, and `truth_of` one, to
 from vestige.core import Estimate
 from vestige.policy.dynamics import Dynamics, Settings, Trajectories, TransitionRatio
 from vestige.policy.environments import REWARDS, Truth, collect, truth_of
-from vestige.policy.evaluation import Evaluation, evaluate, picture
+from vestige.policy.evaluation import Calibration, Evaluation, evaluate, picture
 from vestige.policy.logs import Logs
 from vestige.policy.policies import GaussianPolicy, Policy
 from vestige.policy.training import PPO, train
@@ -15,6 +15,7 @@ from vestige.policy.training import PPO, train
 __all__ = [
     "PPO",
     "REWARDS",
+    "Calibration",
     "Dynamics",
     "Estimate",
     "Evaluation",

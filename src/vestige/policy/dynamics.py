@@ -1,23 +1,29 @@
 """A learned model of the dynamics, P_theta(s' | s, a), and how real its transitions are (LFIW section 3.3).
 
-An ensemble of Gaussian networks, trained as one, gives mean and deviation of s' - s. A trajectory is simulated by one
-member from beginning to end, so that members disagree about values as far as they disagree about the dynamics; the
-states of all trajectories of all members go through one batched product per layer and step.
+An ensemble of networks, trained as one, gives the mean of s' - s; its noise is one deviation a column. A trajectory is
+simulated by one member from beginning to end, so that members disagree about values as far as they disagree about the
+dynamics; the states of all trajectories of all members go through one batched product per layer and step.
 
-Deviations from LFIW App. C.5: 3 layers of 200 units instead of 500 and 6000 steps of Adam instead of 100 000; each
-member is trained without one fold of the episodes and stops by the likelihood of that fold (the classifier then meets
+**The mean is fitted by squared error**, each member stopping where the squared error of its own held-out fold is least,
+and the deviation of each column is measured afterwards on the rows of that fold. A Gaussian likelihood, which fits both
+at once, lets a member call noise what it has not yet learnt, and divides the gradient of the mean by that noise: the
+mean stays under-fitted, by little at a step and by much over a hundred of them (tests/policy/test_regression.py has a
+case). A trajectory follows the means ("mean"), or draws s' around them ("noise"); the second is the law of s' where the
+system itself is noisy, the first where what the model leaves unexplained is its own error.
+
+Deviations from LFIW App. C.5, which does not name its loss: 3 layers of 200 units instead of 500 and 6000 steps of Adam
+instead of 100 000; each member is trained without one fold of the episodes and stops by it (the classifier then meets
 every row beside the member that has not seen it). The paper assumes a *known* reward function; where none is given,
-r(s, a, s') is learned from the logs with networks of the same kind, and its mean is used. No episode ends: the paper's
+r(s, a, s') is learned from the logs with networks of the same kind. No episode ends: the paper's
 environments never do, and where logs hold terminal states `evaluate` says so. Simulated states are kept within the
 range of the logs widened by `MARGIN` times its width on either side; the share of states cut there is reported.
 
-**Gaussian regression** by an ensemble trained as one batched network: y | x ~ N(mean_k(x), diag sd_k(x)^2).
+**Regression** by an ensemble trained as one batched network: y | x ~ N(mean_k(x), diag sd_k^2).
 
-Each member leaves a fold of the rows of its own aside and stops where the likelihood of that fold is best, so that for
-every row there is a member that has not learnt from it. Members differ in their fold, their start and the order of
-their rows. In units of the deviations of x and y; log-variances lie smoothly between two named bounds; a linear path
-from input to output stands beside the network and starts at zero. A column of y that never changes is no matter of
-learning: it has its one value and a deviation of zero.
+Each member leaves a fold of the rows of its own aside and stops where the squared error of that fold is least, so that
+for every row there is a member that has not learnt from it. Members differ in their fold, their start and the order of
+their rows. In units of the deviations of x and y; a linear path from input to output stands beside the network and
+starts at zero. A column of y that never changes is no matter of learning: it has its one value and a deviation of zero.
 
 **How real is a simulated transition?** log w(s, a, s') = log P(s' | s, a) / P_theta(s' | s, a) (LFIW Eq. 10).
 
@@ -50,7 +56,6 @@ from typing import Any, TypeAlias
 import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
-from torch.nn.functional import softplus
 from torch.nn.utils.rnn import pad_sequence
 
 from vestige import store
@@ -74,6 +79,7 @@ ManyStates: TypeAlias = Float[Tensor, "m n s"]
 ManyActions: TypeAlias = Float[Tensor, "m n a"]
 # Rows a member that go through the network at once where nothing is learnt: bounds the memory, not the result.
 CHUNK = 4096
+LEAST_DEVIATION = 1e-6  # of a column that was predicted without any error, in units of its own: residuals stay finite
 
 
 @dataclass(frozen=True)
@@ -86,26 +92,17 @@ class Settings:
     batch_size: int = option(256, low=1)
     steps: int = option(6000, low=1)
     check_every: int = option(100, low=1)
-    patience: int = option(20, low=1)  # looks at the held-out likelihood without improvement
+    patience: int = option(20, low=1)  # looks at the held-out squared error without improvement
     judged: int = option(2000, low=1)  # rows of the fold that a look takes at most
-    min_log_var: float = -10.0  # bounds of the log-variance, y standardised
-    max_log_var: float = 0.5
     input_clip: float = option(10.0, above=0)  # bound of standardised inputs, in deviations
 
     def __post_init__(self) -> None:
         declared(self)
-        checks.number(self.min_log_var, "min_log_var", "Settings", high=self.max_log_var, open_high=True)
 
 
-def bounded(raw: Tensor, low: float, high: float) -> Tensor:
-    """`raw` bent smoothly into (low, high)."""
-    return low + softplus(high - softplus(high - raw) - low)
-
-
-def nll(mean: Tensor, log_var: Tensor, y: Tensor) -> Float[Tensor, " m"]:
-    """-log N(y; mean, exp log_var) per member: summed over the columns, averaged over the rows."""
-    terms = (y - mean).square() * torch.exp(-log_var) + log_var + math.log(2 * math.pi)
-    return terms.sum(2).mean(1) / 2
+def squared_error(mean: Float[Tensor, "m n v"], y: Float[Tensor, "m n v"]) -> Float[Tensor, "m v"]:
+    """Of each member and column, averaged over the rows."""
+    return (y - mean).square().mean(1)
 
 
 def padded(groups: Int64[Tensor, " n"], members: int) -> Int64[Tensor, "m r"]:
@@ -124,29 +121,27 @@ def unpadded(values: Float[Tensor, "m r d"], rows: Int64[Tensor, "m r"]) -> Floa
 
 @dataclass(frozen=True, eq=False)
 class GaussianEnsemble:
-    """The fitted ensemble: standardisations and one batched network, whose outputs are means and raw log-variances.
+    """The fitted ensemble: standardisations, one batched network whose outputs are means, and a deviation a column.
 
-    `varying` are the columns of y that the network speaks of; the others are constant.
+    `varying` are the columns of y that the network speaks of; the others are constant. `deviation` is in units of y's
+    own, of each member's held-out rows.
     """
 
     net: BatchedMLP
     x: Standardiser
     y: Standardiser
     varying: Int64[Tensor, " v"]
-    settings: Settings
-
-    def _heads(self, z: Float[Tensor, "... d"]) -> tuple[Tensor, Tensor]:
-        mean, raw = self.net(z).chunk(2, dim=2)
-        return mean, bounded(raw, self.settings.min_log_var, self.settings.max_log_var)
+    deviation: Float[Tensor, "m v"]
 
     @torch.no_grad()
-    def __call__(self, x: Float[Tensor, "m n d"]) -> tuple[Float[Tensor, "m n k"], Float[Tensor, "m n k"]]:
-        """Mean and deviation of y for each member's own rows."""
+    def __call__(self, x: Float[Tensor, "m n d"]) -> tuple[Float[Tensor, "m n k"], Float[Tensor, "m 1 k"]]:
+        """Mean of y for each member's own rows, and its deviation, which is the same in all of them."""
         z = self.x(x.to(torch.float32).flatten(0, 1)).unflatten(0, x.shape[:2])
-        pieces = [self._heads(piece) for piece in z.split(CHUNK, 1)]
-        mean, log_var = (torch.cat(part, 1) for part in zip(*pieces, strict=True))
-        blank = mean.new_zeros(*mean.shape[:2], len(self.y.scale))
-        mean, deviation = (blank.index_copy(2, self.varying, part) for part in (mean, (log_var / 2).exp()))
+        mean = torch.cat([self.net(piece) for piece in z.split(CHUNK, 1)], 1)
+        parts = (mean, self.deviation[:, None])
+        mean, deviation = (
+            part.new_zeros(*part.shape[:2], len(self.y.scale)).index_copy(2, self.varying, part) for part in parts
+        )
         return self.y.shift + self.y.scale * mean, self.y.scale * deviation
 
 
@@ -171,16 +166,23 @@ def fit_ensemble(
     # `Standardiser` gives deviation one to all columns that have any, and leaves those without at their zeros.
     varying = (y_.square().mean(0) > 0.5).nonzero().squeeze(1)
     y_ = y_[:, varying]
-    sizes = [x.shape[1], *settings.hidden, 2 * len(varying)]
+    sizes = [x.shape[1], *settings.hidden, len(varying)]
     net = BatchedMLP.initial(members, sizes, generator=rng.fork(seed, "init"), activation="silu", skip=True)
-    ensemble = GaussianEnsemble(net, shifts[0], shifts[1], varying, settings)
-    return ensemble, _train(ensemble, x_, y_, folds, seed, on_progress)
+    report = train_members(net, x_, y_, folds, settings, seed, on_progress)
+    deviation = torch.tensor(report["unexplained"], dtype=torch.float32).reshape(members, -1).sqrt()
+    return GaussianEnsemble(net, shifts[0], shifts[1], varying, deviation.clamp_min(LEAST_DEVIATION)), report
 
 
-def _train(
-    ensemble: GaussianEnsemble, x: Tensor, y: Tensor, folds: Tensor, seed: int, on_progress: Callable[[float], None]
+def train_members(
+    net: BatchedMLP,
+    x: Float[Tensor, "n d"],
+    y: Float[Tensor, "n v"],
+    folds: Int64[Tensor, " n"],
+    settings: Settings,
+    seed: int,
+    on_progress: Callable[[float], None] = lambda _: None,
 ) -> dict[str, Any]:
-    net, settings = ensemble.net, ensemble.settings
+    """Member i of `net` learns from the rows outside of fold i, and ends where it was best on that fold."""
     members, order = net.members, rng.fork(seed, "batches")
     held = [(folds == i).nonzero().squeeze(1) for i in range(members)]
     judged = min(settings.judged, *map(len, held))
@@ -198,13 +200,13 @@ def _train(
         drawn = (torch.rand(members, settings.batch_size, generator=order) * counts).long().clamp_max(counts - 1)
         rows = table.gather(1, drawn)
         optimizer.zero_grad()
-        nll(*ensemble._heads(x[rows]), y[rows]).sum().backward()  # members share nothing: a sum keeps them apart
+        squared_error(net(x[rows]), y[rows]).sum().backward()  # members share nothing: a sum keeps them apart
         optimizer.step()
         schedule.step()
 
     @torch.no_grad()
     def check(step: int) -> bool:
-        best.update(nll(*ensemble._heads(x[look]), y[look]), step)
+        best.update(squared_error(net(x[look]), y[look]).mean(1), step)
         on_progress(step / settings.steps)
         return step - int(best.step.max()) < settings.patience * settings.check_every
 
@@ -212,24 +214,29 @@ def _train(
     steps = training.train(descend, settings.steps, check_every=settings.check_every, check=check)
     best.restore()
     with torch.no_grad():
-        mean, log_var = ensemble._heads(x[look])
-        unexplained = (y[look] - mean).square().mean(1)
+        unexplained = torch.stack([_held_out_error(net, i, x[rows], y[rows]) for i, rows in enumerate(held)])
     on_progress(1.0)
-    width = settings.max_log_var - settings.min_log_var
     return {
         "steps": steps,
         "best_step": best.step.tolist(),
-        "held_out_nll": [round(float(v), 6) for v in best.loss],
-        "unexplained": [round(float(v), 6) for v in unexplained.mean(1)],  # of the variance, mean over the columns
-        "at_least_variance": float((log_var < settings.min_log_var + 0.01 * width).double().mean()),
+        "unexplained": unexplained.tolist(),  # of each column's variance on the rows held out, by member
         "input_clipped": float((x.abs() >= settings.input_clip).any(1).double().mean()),
         "rows": len(x),
         "held_out_rows": [len(rows) for rows in held],
     }
 
 
+def _held_out_error(net: BatchedMLP, member: int, x: Tensor, y: Tensor) -> Float[Tensor, " v"]:
+    """Mean squared error of each column for one member, in pieces."""
+    one = net.part(slice(member, member + 1), torch.float32)
+    pieces = zip(x.split(CHUNK), y.split(CHUNK), strict=True)
+    total = sum((squared_error(one(a), b[None])[0].double() * len(a) for a, b in pieces), torch.zeros(()))
+    return total / len(x)
+
+
 REWARD_HIDDEN = (64, 64)  # and half as many steps
 MARGIN = 1.0  # how far simulated states may leave the range of the logs, in widths of it
+ROLLOUTS = ("mean", "noise")
 FEWEST_FOLDS = 5  # a member never leaves more than a fifth of the rows aside
 
 
@@ -246,6 +253,13 @@ class Trajectories:
     def returns(self, discount: float = 1.0) -> Float64[Tensor, " n"]:
         """R(tau), LFIW section 3.3; discounted on request."""
         return self.rewards @ discount ** torch.arange(self.rewards.shape[1], dtype=torch.float64)
+
+
+def _drawn(mean: Tensor, deviation: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A draw of the normal law, or its mean."""
+    if generator is None:
+        return mean
+    return mean + deviation * torch.randn(mean.shape, generator=generator, dtype=mean.dtype)
 
 
 def assign_folds(logs: Logs, folds: int, generator: torch.Generator) -> Int64[Tensor, " m"]:
@@ -265,7 +279,17 @@ def require_rows(logs: Logs, members: int, owner: str) -> None:
 
 @dataclass(eq=False)
 class Dynamics:
-    """`members` Gaussian networks for s' - s and, without a known reward function, as many for the reward."""
+    """`members` networks for s' - s and, without a known reward function, as many for the reward.
+
+    Example
+    -------
+    >>> s = torch.randn(64, 1, generator=torch.Generator().manual_seed(0))
+    >>> logs = Logs.of(s, -s, -s[:, 0] ** 2, 0.5 * s, torch.arange(64))
+    >>> small = Settings(hidden=(8,), steps=20)
+    >>> dynamics = Dynamics(2, small, reward=lambda s, a, after: -s[..., 0] ** 2).fit(logs)
+    >>> dynamics.replay(torch.zeros(4, 3, 1), s[:4], generator=torch.Generator().manual_seed(0)).rewards.shape
+    torch.Size([4, 3])
+    """
 
     members: int = option(5, low=1)
     settings: Settings = field(default_factory=Settings)
@@ -274,6 +298,7 @@ class Dynamics:
     change_: GaussianEnsemble | None = learnt(None)
     reward_: GaussianEnsemble | None = learnt(None)
     limits_: Float[Tensor, "2 s"] | None = learnt(None)
+    folds_: Int64[Tensor, " rows"] | None = learnt(None)  # the fold of each row; member i has not learnt from fold i
 
     def __post_init__(self) -> None:
         declared(self)
@@ -281,7 +306,7 @@ class Dynamics:
     def fit(self, logs: Logs, *, seed: int = 0, on_progress: Callable[[float], None] = lambda _: None) -> Dynamics:
         """Learn from `logs`; `on_progress` hears how much is done. Returns self."""
         require_rows(logs, self.members, "Dynamics.fit")
-        folds = self.folds(logs, seed)
+        folds = assign_folds(logs, max(self.members, FEWEST_FOLDS), rng.fork(seed, "folds"))
         s, a = logs.observations, logs.actions.to(logs.observations.dtype)
         change = logs.next_observations - s
         known = torch.cat([s, a], 1)
@@ -303,11 +328,8 @@ class Dynamics:
             small = replace(self.settings, hidden=REWARD_HIDDEN, steps=(self.settings.steps + 1) // 2)
             x = torch.cat([known, change], 1)
             self.reward_, self.report_["reward"] = learn("reward", x, logs.rewards[:, None], small, share, 1 - share)
+        self.folds_ = folds
         return self
-
-    def folds(self, logs: Logs, seed: int) -> Int64[Tensor, " m"]:
-        """The fold of each row in a fit with this seed; member i has not learnt from fold i."""
-        return assign_folds(logs, max(self.members, FEWEST_FOLDS), rng.fork(seed, "folds"))
 
     def change(self) -> GaussianEnsemble:
         """The networks for s' - s, once they are fitted."""
@@ -315,40 +337,91 @@ class Dynamics:
             raise NotFitted("Dynamics was used before fit.")
         return self.change_
 
-    def law(self, s: ManyStates, a: ManyActions) -> tuple[ManyStates, ManyStates]:
-        """Mean and deviation of s' for each member's own rows."""
+    def law(self, s: ManyStates, a: ManyActions) -> tuple[ManyStates, Float[Tensor, "m 1 s"]]:
+        """Mean of s' for each member's own rows, and the deviation, which is the same in all of them."""
         mean, deviation = self.change()(torch.cat([s, a.to(s.dtype)], 2))
         return s + mean, deviation
 
-    def step(self, s: ManyStates, a: ManyActions, *, generator: torch.Generator) -> ManyStates:
-        """s' ~ P_theta(. | s, a) for every particle of every member."""
+    def step(self, s: ManyStates, a: ManyActions, *, generator: torch.Generator | None) -> ManyStates:
+        """s' ~ P_theta(. | s, a) for every particle of every member; its mean without a generator."""
         mean, deviation = self.law(s, a)
-        return mean + deviation * torch.randn(mean.shape, generator=generator, dtype=mean.dtype)
+        return _drawn(mean, deviation, generator)
 
-    def rewards(self, s: ManyStates, a: ManyActions, after: ManyStates) -> Float[Tensor, "m n"]:
-        """r(s, a, s'): the known function, or each member's mean."""
+    def rewards(
+        self, s: ManyStates, a: ManyActions, after: ManyStates, *, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "m n"]:
+        """r(s, a, s'): the known function, or each member's draw; its mean without a generator."""
         if self.reward is not None:
             return self.reward(s, a, after)
         assert self.reward_ is not None
-        return self.reward_(torch.cat([s, a.to(s.dtype), after - s], 2))[0].squeeze(2)
+        return _drawn(*self.reward_(torch.cat([s, a.to(s.dtype), after - s], 2)), generator).squeeze(2)
+
+    def rollout(
+        self,
+        policy: Policy,
+        initial: States,
+        horizon: int,
+        *,
+        generator: torch.Generator,
+        rollouts: str = "mean",
+    ) -> Trajectories:
+        """`horizon` steps of `policy` from each of `initial`, an equal number for each member.
+
+        `rollouts` is "mean" or "noise", see the module. Actions and transitions have streams of their own, so that two
+        policies with one seed meet the same noise.
+        """
+        horizon = checks.whole(horizon, "horizon", "Dynamics.rollout", low=1)
+
+        def choose(_: int, s: Tensor) -> Tensor:
+            return policy.act(s, generator=generator)
+
+        return self._simulate(choose, initial, horizon, generator, rollouts, "Dynamics.rollout")
+
+    def replay(
+        self,
+        actions: Float[Tensor, "e h a"],
+        initial: States,
+        *,
+        generator: torch.Generator,
+        rollouts: str = "mean",
+    ) -> Trajectories:
+        """The given actions, step by step, from each of `initial`, whatever states the model comes to."""
+        if len(actions) != len(initial):
+            checks.refuse("actions", "Dynamics.replay", f"as many as 'initial' ({len(initial)})", len(actions))
+        each = actions.unflatten(0, (self.members, -1)) if len(actions) % self.members == 0 else actions
+
+        def choose(t: int, _: Tensor) -> Tensor:
+            return each[:, :, t]
+
+        return self._simulate(choose, initial, actions.shape[1], generator, rollouts, "Dynamics.replay")
 
     @torch.no_grad()
-    def rollout(self, policy: Policy, initial: States, horizon: int, *, generator: torch.Generator) -> Trajectories:
-        """`horizon` steps of `policy` from each of `initial`, an equal number for each member."""
-        horizon, n = checks.whole(horizon, "horizon", "Dynamics.rollout", low=1), len(initial)
+    def _simulate(
+        self,
+        choose: Callable[[int, Tensor], Tensor],
+        initial: Tensor,
+        horizon: int,
+        generator: torch.Generator,
+        rollouts: str,
+        owner: str,
+    ) -> Trajectories:
+        n = len(initial)
         if n == 0 or n % self.members:
-            checks.refuse("initial", "Dynamics.rollout", f"a multiple of {self.members} (members) states", n)
+            checks.refuse("initial", owner, f"a multiple of {self.members} (members) states", n)
+        noisy = checks.one_of(rollouts, ROLLOUTS, "rollouts", owner) == "noise"
         s = initial.to(torch.float32).reshape(self.members, -1, initial.shape[1])
         if self.limits_ is None:
             raise NotFitted("Dynamics was used before fit.")
         low, high = self.limits_
+        seed = int(torch.randint(2**62, (), generator=generator))
+        stream = rng.fork(seed, "transitions") if noisy else None
         states, actions, rewards, met = [s], [], [], 0
-        for _ in range(horizon):
-            a = policy.act(s, generator=generator).to(torch.float32)
-            free = self.step(s, a, generator=generator)
+        for t in range(horizon):
+            a = choose(t, s).to(torch.float32)
+            free = self.step(s, a, generator=stream)
             after = torch.minimum(torch.maximum(free, low), high)
             met += int((after != free).any(2).sum())  # a NaN is no state either, and differs from everything
-            rewards.append(self.rewards(s, a, after).to(torch.float64))
+            rewards.append(self.rewards(s, a, after, generator=stream).to(torch.float64))
             states.append(after)
             actions.append(a)
             s = after

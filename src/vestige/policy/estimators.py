@@ -1,15 +1,22 @@
-"""Estimates of the value: from simulated trajectories with their weights, and from the logs without a model.
+"""Estimates of the value: from simulated trajectories, from the logs without a model, and from weighted trajectories.
 
-Counts say how often each trajectory, episode or classifier is drawn in each of many resamples; row 0 draws all once.
+**From simulated trajectories.** x_e[k, i] is the return of the evaluated policy in member k from the first state of
+logged episode i, x_b[k, i] that of the behaviour policy (or of the logged actions, replayed) with the same noise, g[i]
+the logged return. With bars for means,
 
-**From simulated trajectories**, whose bias is corrected by weights (LFIW Eqs. 10, 11 and 6). A trajectory's log weight
-is the sum of its transitions' log-ratios over the first H steps; H = 0 is the plain model, H = T all of Eq. 11. Weights
-are self-normalised (Eq. 6), for each classifier by itself, and the values averaged over classifiers, as in the paper.
-Products of a hundred ratios leave one trajectory with all the weight; `tempered` flattens them (Eq. 7) by the largest
-exponent that keeps a share of the trajectories effective, which is no part of the paper.
+    model        mean x_e
+    corrected    mean (x_e - x_b) + mean g            v(pi_e) - v(pi_b) + v_logged
+    calibration  mean (x_b - g)                       the gap: what the model gets wrong where the truth is known
 
-`shuffled` is the control: the same weights, handed out at random. It shows what weights that know nothing do.
-Intervals are percentiles of a bootstrap over members, trajectories and classifiers, exponents as they were found.
+What the model gets wrong about both policies alike cancels in the second. Errors have two parts, members and episodes
+crossed: s_k^2, the variance of the members' means, times `MEMBERS`, and the variance over episodes of what is averaged
+over members, divided by their number. Their sum has the degrees of freedom of Welch and Satterthwaite, and the reach of
+an interval is Student's quantile of those times its root. `mean (x_e - x_b)` may be over fewer starts than there are
+logged episodes; the covariance of both means is taken along (`error_of`).
+
+**A spread is no interval.** `HOLDS` names the estimates whose intervals held the truth in at least 90 % of the cells of
+`python -m benchmarks policy`. All others are numbers with a spread: `low` and `high` are NaN, `std_error` says how far
+resampling moves the value, and `reason` says so in words.
 
 **From logged episodes alone**: the mean return, importance sampling, and doubly robust estimates.
 
@@ -19,7 +26,8 @@ rho_t = prod over t' <= t of pi_e(a|s) / pi_b(a|s). All weighted, that is normal
     doubly robust   the same with  r_t - Q_t(s_t, a_t)  for r_t, plus  w_{t-1}^i V_t(s_t)  (Thomas and Brunskill 2016)
 
 where w_{-1} = 1/n. The first is the second with Q = V = 0. An episode that has ended keeps its weight and earns
-nothing.
+nothing. Below an effective sample size of `FEWEST_EFFECTIVE` the first is refused: it is then the return of one or two
+episodes. Counts say how often each episode is drawn in each of many resamples; row 0 draws all once.
 
 **Fitted-Q evaluation** with linear features and a finite horizon (Le, Voloshin and Yue 2019), from logs alone.
 
@@ -29,20 +37,31 @@ each Q_h a least-squares fit on phi = [1, x, x_i x_j] of standardised x = (s, a)
 for all products, or products too many). For linear dynamics with quadratic rewards that is exact. The regressions
 share one Gram matrix, so that h -> h + 1 is a product with one matrix: theta_{h+1} = b + discount A theta_h.
 
-The expectation over a is a mean over `ACTION_DRAWS` actions. A terminal s' is worth nothing. The interval resamples
-blocks of episodes, whose moments are summed once. Where the recursion runs away, beyond what the largest logged reward
-could earn over the horizon, there is no value; `lost` is the share of resamples in which it does, which an interval of
-the others would leave out.
+The expectation over a is a mean over `ACTION_DRAWS` actions. A terminal s' is worth nothing. The spread is that of
+resampled blocks of episodes, whose moments are summed once. Where the recursion diverges, beyond what the largest
+logged reward could earn over the horizon, there is no value; `lost` is the share of resamples in which it does, which a
+spread of the others would leave out.
+
+**From weighted trajectories**, whose bias is corrected by weights (LFIW Eqs. 10, 11 and 6): diagnostics. A trajectory's
+log weight is the sum of its transitions' log-ratios over the first H steps; H = 0 is the plain model, H = T all of Eq.
+11. Weights are self-normalised (Eq. 6), for each classifier by itself, and the values averaged over classifiers, as in
+the paper. Products of a hundred ratios leave one trajectory with all the weight; `tempered` flattens them (Eq. 7) by
+the largest exponent that keeps a share of the trajectories effective, which is no part of the paper.
+
+`shuffled` is the control: the same weights, handed out at random. It shows what weights that know nothing do. The
+ranges are percentiles of a bootstrap over members, trajectories and classifiers, exponents as they were found.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from vestige.core import Estimate, rng
@@ -222,12 +241,12 @@ class QuadraticFeatures:
 
 @dataclass(frozen=True, eq=False)
 class FittedQ:
-    """theta[h] for h = 0 ... horizon; `value` is NaN where the recursion ran away; `resampled` its bootstrap."""
+    """theta[h] for h = 0 ... horizon; `value` is NaN where the recursion diverged; `resampled` its bootstrap."""
 
     features: QuadraticFeatures
     theta: Float64[Tensor, "h_1 f"]
     value: float
-    resampled: Float64[Tensor, " b"]  # those that did not run away
+    resampled: Float64[Tensor, " b"]  # those that did not diverge
     lost: float  # the share of resamples that did
 
     def q(self, s: Tensor, a: Tensor, left: Tensor) -> Float64[Tensor, " n"]:
@@ -284,19 +303,114 @@ def _solve(
     return torch.stack(theta), first @ theta[-1] / episodes
 
 
-MOST_LOST = 0.05  # share of resamples in which fitted Q may run away before its interval is withheld
-RAN_AWAY = "the recursion ran away: the features do not carry this policy"
+HOLDS = ("corrected",)  # estimates with an interval, see the module
+MEMBERS = 1.0  # the members' variance counts as often: they share the logs, and a mean over them is no surer than one
+LEVEL = 0.95  # of intervals
+FEWEST_EFFECTIVE = 5.0  # episodes that importance sampling must be worth
+MOST_LOST = 0.05  # share of resamples in which fitted Q may diverge before its spread is withheld
+DIVERGED = "the recursion diverged: the features do not fit this policy"
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Returns in the model beside logged ones; columns of `evaluated` begin at the same states as those of `behaviour`.
+
+    `starts` says which logged episode each column of `behaviour` begins like; `evaluated` may have further columns
+    after those, of episodes that are too short to be compared.
+    """
+
+    evaluated: Float64[Tensor, "k n"]
+    behaviour: Float64[Tensor, "k w"]
+    starts: Int64[Tensor, " w"]
+    logged: Float64[Tensor, " e"]
+
+
+def reach_of(parts: Sequence[tuple[float, int]], level: float = LEVEL) -> float:
+    """Half the width of an interval around a sum of independent errors, each (variance, degrees of freedom).
+
+    Student's quantile times the root of the sum; degrees of freedom after Welch and Satterthwaite.
+    """
+    from scipy.special import stdtrit
+
+    total = sum(variance for variance, _ in parts)
+    if total == 0:
+        return 0.0
+    freedom = total**2 / sum(variance**2 / df for variance, df in parts if variance > 0)
+    return float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(total)
+
+
+def error_of(
+    x: Float64[Tensor, "k n"], more: Float64[Tensor, " e"] | None = None, at: Int64[Tensor, " n"] | None = None
+) -> list[tuple[float, int]]:
+    """The parts of the error of mean x + mean more: (variance, degrees of freedom) over members and over episodes.
+
+    Column j of `x` begins like episode at[j] of `more`.
+    """
+    parts = []
+    if len(x) > 1:
+        parts.append((MEMBERS * float(x.mean(1).var()), len(x) - 1))
+    each = x.mean(0)
+    n = len(each)
+    variance = float(each.var()) / n
+    if more is not None and at is not None:
+        e = len(more)
+        off = more - more.mean()
+        shared = float(((each - each.mean()) * off[at]).sum()) / (n - 1)
+        variance = max(variance + (float(more.var()) + 2 * shared) / e, 0.0)
+    parts.append((variance, n - 1))
+    return parts
+
+
+def with_spread(value: float, error: float, **fields: Any) -> Estimate:  # noqa: ANN401 - fields of Estimate
+    """A number and how far resampling moves it, which is no interval."""
+    told = f"spread {error:.3g}, no interval" if math.isfinite(error) else "no interval"
+    return Estimate(value, std_error=error, reason=told, **fields)
+
+
+def without_interval(found: Estimate, why: str) -> Estimate:
+    """The same number with what was its interval as a spread."""
+    if not math.isfinite(found.low):
+        return found
+    return with_spread(found.value, found.std_error, ess=found.ess, notes=(*found.notes, why), details=found.details)
+
+
+def _valued(name: str, value: float, parts: list[tuple[float, int]], note: str) -> Estimate:
+    """With an interval if it is one of those that hold, else with a spread."""
+    error = math.sqrt(sum(variance for variance, _ in parts))
+    if name not in HOLDS or not math.isfinite(error):
+        return with_spread(value, error, notes=(note,))
+    reach = reach_of(parts)
+    return Estimate(value, value - reach, value + reach, LEVEL, error, notes=(note,))
+
+
+def from_simulated(found: Simulated) -> tuple[dict[str, Estimate], Estimate]:
+    """`model` and `corrected`, and the calibration gap: the behaviour policy's simulated return less its logged one."""
+    members, n = found.evaluated.shape
+    note = f"{members} members, {n} first states"
+    estimates = {"model": _valued("model", float(found.evaluated.mean()), error_of(found.evaluated), note)}
+    w, e = found.behaviour.shape[1], len(found.logged)
+    if e < 2 or w < 2:
+        missing = Estimate.refused("no two logged episodes are as long as the horizon")
+        return estimates | {"corrected": missing}, missing
+    change = found.evaluated[:, :w] - found.behaviour
+    value = float(change.mean() + found.logged.mean())
+    told = f"change to the behaviour policy {float(change.mean()):+.4g} in the model"
+    estimates["corrected"] = _valued("corrected", value, error_of(change, found.logged, found.starts), told)
+    parts = error_of(found.behaviour, -found.logged, found.starts)
+    gap, reach = float(found.behaviour.mean() - found.logged.mean()), reach_of(parts)
+    error = math.sqrt(sum(variance for variance, _ in parts))
+    return estimates, Estimate(gap, gap - reach, gap + reach, LEVEL, error, n=e)
 
 
 def _resampled(
     values: Float64[Tensor, " b"], said: str, ess: float | None = None, pareto_k: float | None = None
 ) -> Estimate:
-    """The first value with the interval of the others, its resamples; what it rests on in words and numbers."""
+    """The first value with the spread of the others, its resamples; what it rests on in words and numbers."""
     details = {} if pareto_k is None else {"pareto_k": pareto_k}
-    return Estimate(float(values[0]), *interval(values[1:]), ess=ess, notes=(said,), details=details)
+    return with_spread(float(values[0]), float(values[1:].std()), ess=ess, notes=(said,), details=details)
 
 
-def from_model(
+def from_weights(
     simulated: Trajectories,
     log_ratio: Float64[Tensor, "c n h"],
     hs: tuple[int, ...],
@@ -308,7 +422,9 @@ def from_model(
     seed: int = 0,
     cut: Float64[Tensor, "c n h"] | None = None,
 ) -> tuple[dict[str, Estimate], dict[str, Weighted], Float64[Tensor, " b"]]:
-    """The plain model's value, the weighted ones with their curves over H, and the control, permutation by permutation.
+    """The unweighted value, the weighted ones with their curves over H, and the control, permutation by permutation.
+
+    Low and high ends are ranges of resamples, no promise.
 
     `cut` are the log-ratios that are tempered, where those are not `log_ratio` (see `TransitionRatio.within`).
     """
@@ -321,7 +437,7 @@ def from_model(
         "lfiw_tempered": weighted_values(cut, returns, hs, counts, mix, min_ess=ess),
     }
     plain = counts @ returns / counts.sum(1)
-    found = {"model": _resampled(plain, f"{len(returns)} simulated trajectories")}
+    found = {"unweighted": _ranged(plain, f"{len(returns)} simulated trajectories")}
     log_w = trajectory_log_weights(log_ratio, hs[-1])
     tempered = torch.stack([weights.temper(row, ess).log_weights for row in trajectory_log_weights(cut, hs[-1])])
     tails = {"lfiw": _tail(log_w), "lfiw_tempered": _tail(tempered)}
@@ -329,11 +445,26 @@ def from_model(
     for name, c in curves.items():
         value, low, high, size, alpha = (float(x[-1]) for x in (c.values, c.low, c.high, c.ess, c.alpha))
         details = {"alpha": alpha} if tails[name] is None else {"pareto_k": tails[name], "alpha": alpha}
-        found[name] = Estimate(value, low, high, ess=size, notes=(notes[name],), details=details)
+        error = (high - low) / (2 * RANGE)
+        found[name] = with_spread(value, error, ess=size, notes=(notes[name],), details=details | _ends(low, high))
     control = shuffled(tempered, returns, resamples, generator=rng.fork(seed, "shuffled"))
     permuted = "the same weights, permuted at random"
-    found["shuffled"] = Estimate(float(control.mean()), *interval(control), notes=(permuted,))
+    ends = _ends(*interval(control))
+    found["shuffled"] = with_spread(float(control.mean()), float(control.std()), notes=(permuted,), details=ends)
     return found, curves, control
+
+
+RANGE = 1.96  # deviations to either end of 95 % of a normal law
+
+
+def _ends(low: float, high: float) -> dict[str, float]:
+    return {"range_low": low, "range_high": high}
+
+
+def _ranged(values: Float64[Tensor, " b"], said: str) -> Estimate:
+    """The first value with the range of its resamples in the details."""
+    found = _resampled(values, said)
+    return found.but(details=_ends(*interval(values[1:])))
 
 
 def _tail(log_w: Float64[Tensor, "c n"]) -> float | None:
@@ -347,39 +478,46 @@ def from_logs(
 ) -> dict[str, Estimate]:
     """What the logs say without a model of the dynamics."""
     known = fitted_q(logs, policy, horizon, discount, generator=rng.fork(seed, "fitted q"))
-    names = ("logged", "per_decision", "fitted_q", "doubly_robust")
+    names = ("logged", "fitted_q", "doubly_robust", "per_decision")
     found = dict.fromkeys(names, Estimate.refused(f"no two logged episodes have {horizon} steps"))
     found["fitted_q"] = _fitted(known)
     episodes = Episodes.of(logs, horizon, policy)
     n = len(episodes.rewards)
     if n < 2:
         return found
-    counts = episode_counts(n, resamples, rng.fork(seed, "episodes"))
-    found["logged"] = _resampled(counts @ episodes.returns(discount) / n, f"{n} logged episodes")
+    returns = episodes.returns(discount)
+    value, variance = float(returns.mean()), float(returns.var()) / n
+    reach, note = reach_of([(variance, n - 1)]), f"of the policy that ran, {n} episodes"
+    found["logged"] = Estimate(value, value - reach, value + reach, LEVEL, math.sqrt(variance), n=n, notes=(note,))
     if episodes.log_ratio is None:
         missing = Estimate.refused("the logs hold no action densities")
         return found | {"per_decision": missing, "doubly_robust": missing}
+    counts = episode_counts(n, resamples, rng.fork(seed, "episodes"))
     last = episodes.log_ratio[:, -1]
     size, k = weights.ess(last), weights.tail_index(last)
-    values = doubly_robust(episodes.log_ratio, episodes.rewards, counts, discount)
-    found["per_decision"] = _resampled(values, f"{n} logged episodes", size, k)
+    if size < FEWEST_EFFECTIVE:
+        why = f"{n} episodes are worth {size:.1f} after weighting; {FEWEST_EFFECTIVE:g} are needed"
+        found["per_decision"] = Estimate.refused(why, ess=size)
+    else:
+        values = doubly_robust(episodes.log_ratio, episodes.rewards, counts, discount)
+        found["per_decision"] = _resampled(values, f"{n} logged episodes", size, k)
     if not math.isfinite(known.value):
-        return found | {"doubly_robust": Estimate.refused(RAN_AWAY)}
+        return found | {"doubly_robust": Estimate.refused(DIVERGED)}
     left = (horizon - torch.arange(horizon)).expand(n, -1).flatten()
     s, a = episodes.observations.flatten(0, 1), episodes.actions.flatten(0, 1)
     q = known.q(s, a, left).reshape(n, horizon) * episodes.alive
     v = known.v(s, left, generator=rng.fork(seed, "doubly robust")).reshape(n, horizon) * episodes.alive
     values = doubly_robust(episodes.log_ratio, episodes.rewards, counts, discount, q, v)
-    return found | {"doubly_robust": _resampled(values, "fitted-Q corrected by per-decision weights", size, k)}
+    return found | {"doubly_robust": _resampled(values, "fitted Q corrected by per-decision weights", size, k)}
 
 
 def _fitted(known: FittedQ) -> Estimate:
-    """Fitted Q's value; without an interval where it, or more than a few of its resamples, ran away."""
+    """Fitted Q's value; without a spread where more than a few of its resamples diverged."""
     if not math.isfinite(known.value):
-        return Estimate.refused(RAN_AWAY, details={"lost": known.lost})
-    note, ends = f"features: {known.features.form} quadratic", (math.nan, math.nan)
+        return Estimate.refused(DIVERGED, details={"lost": known.lost})
+    note, error = f"features: {known.features.form} quadratic", math.nan
     if known.lost > MOST_LOST:
-        note += f"; {known.lost:.0%} of the resamples ran away"
+        note += f"; {known.lost:.0%} of the resamples diverged"
     else:
-        ends = interval(known.resampled)
-    return Estimate(known.value, *ends, notes=(note,), details={"lost": known.lost})
+        error = float(known.resampled.std())
+    return with_spread(known.value, error, notes=(note,), details={"lost": known.lost})

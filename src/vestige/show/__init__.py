@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vestige.show.points import scatter_front as scatter_front
     from vestige.show.series import bars as bars
     from vestige.show.series import curves as curves
+    from vestige.show.series import estimates as estimates
     from vestige.show.series import while_training as while_training
     from vestige.show.style import encode as encode
     from vestige.show.style import save as save
@@ -39,7 +40,7 @@ HOMES = {
     "grids": ("Heat", "images", "matrix", "signed_map"),
     "page": ("Heading", "Page", "Part", "Picture", "Status", "Verbatim"),
     "points": ("pareto_front", "plane", "quadrant", "scatter_front"),
-    "series": ("bars", "curves", "while_training"),
+    "series": ("bars", "curves", "estimates", "while_training"),
     "style": ("encode", "save", "settled"),
     "tables": ("Link", "Noted", "Table"),
 }

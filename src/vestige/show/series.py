@@ -1,18 +1,23 @@
-"""Series of numbers: curves over steps or tasks, and bars side by side.
+"""Series of numbers: curves over steps or tasks, bars side by side, and Estimates under each other.
 
 Curves have bands for intervals and references for the truth or a published value; bars have whiskers, and stand for
-methods under names of settings, or for a published value beside ours.
+methods under names of settings, or for a published value beside ours. Estimates of one quantity have intervals, or
+spreads that promise nothing and look like it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from vestige.core import Estimate
 from vestige.core.checks import ArrayLike, one_of, refuse
 from vestige.show import style
 
@@ -182,3 +187,49 @@ def _half(name: str, value: ArrayLike, n: int) -> Float[np.ndarray, " n"]:
     if bool((half < 0).any()):
         refuse(f"errors[{name!r}]", BARS, "0 or larger", f"{np.nanmin(half):.4g}")
     return half
+
+
+ESTIMATES = "estimates"
+
+
+def estimates(
+    values: Mapping[str, Estimate], *, title: str, x_label: str, reference: Mapping[str, float] | None = None
+) -> Figure:
+    """A row for each Estimate: a dot, its interval as a thick bar with ends, or its spread as a thin dotted line.
+
+    A spread (`std_error` without `low` and `high`) reaches one deviation to either side and has no ends, because it
+    promises nothing. What was refused keeps its row and stays empty. `reference`: name -> a value, dashed and upright.
+    """
+    style.named(values, "values", ESTIMATES)
+    names, n = list(values), len(values)
+    with style.settings():
+        drawn = {"interval (95 %)": None, "spread, no interval": None, **dict.fromkeys(reference or {})}
+        width = 4.4 + style.longest(names)
+        figure, axes = style.sheet(width, 1.1 + 0.42 * n, title, x_label, legend=list(drawn))
+        for i, (name, found) in enumerate(values.items()):
+            at, value = n - 1 - i, float(found.value)
+            if math.isfinite(float(found.low)) and math.isfinite(float(found.high)):
+                reach = [[value - float(found.low)], [float(found.high) - value]]
+                thick: dict[str, Any] = {
+                    "color": style.colour(0),
+                    "linewidth": 2.4,
+                    "capsize": 4,
+                    "capthick": 1.6,
+                    "zorder": 2.0,
+                }
+                axes.errorbar([value], [at], xerr=reach, fmt="none", **thick)
+            elif math.isfinite(float(found.std_error)):
+                ends = value - float(found.std_error), value + float(found.std_error)
+                axes.plot(ends, (at, at), color=style.GREY, linestyle=":", linewidth=1.6, zorder=1.8)
+            axes.plot([value], [at], marker="o", markersize=6, color=style.BLACK, linestyle="none", label=name)
+        handles = [
+            Line2D([], [], color=style.colour(0), linewidth=2.4),
+            Line2D([], [], color=style.GREY, linestyle=":", linewidth=1.6),
+        ]
+        handles += [axes.axvline(value, zorder=1.5, **style.REFERENCE) for value in (reference or {}).values()]
+        style.say_if_blank(axes, np.array([float(found.value) for found in values.values()]))
+        axes.set_yticks(range(n - 1, -1, -1), style.words(names))
+        axes.set_ylim(-0.6, n - 0.4)
+        axes.grid(visible=False, axis="y")
+        style.legend(axes, handles, list(drawn))
+    return figure
