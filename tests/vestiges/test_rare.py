@@ -22,7 +22,7 @@ NO_ERRORS = OwnErrors({}, 0)
 @pytest.fixture(autouse=True)
 def quick_errors(monkeypatch):
     """Without the own error, which sees rows as they are; `test_own_errors_are_rounded` is about it."""
-    monkeypatch.setattr("vestige.vestiges.reference.own_errors", lambda *_, **__: NO_ERRORS)
+    monkeypatch.setattr(keeping, "own_errors", lambda *_, **__: NO_ERRORS)
 
 
 def people(seed=0):
@@ -55,7 +55,7 @@ def differing(a, b):
 @pytest.fixture(scope="module")
 def nobody():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vestige.vestiges.reference.own_errors", lambda *_, **__: NO_ERRORS)
+        patch.setattr(keeping, "own_errors", lambda *_, **__: NO_ERRORS)
         return left(people())
 
 

@@ -104,7 +104,8 @@ def test_draws_of_a_table_are_a_table_with_its_columns(kept_table):
 
 
 def shards_and_whole(rows, kept, monkeypatch):
-    monkeypatch.setattr(keeping, "fit_reference", lambda *_, **__: (kept.reference, kept.errors))
+    monkeypatch.setattr(keeping, "fit_reference", lambda *_, **__: (kept.reference, None, None))
+    monkeypatch.setattr(keeping, "own_errors", lambda *_, **__: kept.errors)
     first = vs.keep(rows[:120], seed=1)
     shards = [vs.keep(rows[i : i + 120], like=first, seed=1) for i in range(0, N, 120)]
     merged = shards[0]

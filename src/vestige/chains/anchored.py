@@ -46,7 +46,7 @@ from vestige.core.numerics import weighted_mean
 from vestige.ratios import LSIF, ULSIF, Bridge, FGANRatio, KLIEPNet, Logistic, Ratio, Stack
 from vestige.ratios.base import Sample
 from vestige.ratios.coarse import with_rounded_coordinates
-from vestige.ratios.cross_fit import CrossFit, HeldOutFit, cross_fit, second_fit
+from vestige.ratios.cross_fit import CrossFit, HeldOutFit, calibrated, cross_fit, fold_by_fold, with_fewer_rows
 from vestige.ratios.weights.balance import balance_to
 from vestige.vestiges.reference import on_log_grid
 
@@ -166,7 +166,10 @@ class Anchored(Strategy[dict[int, TaskState]]):
                 stack.fit_from(start, p, q, p_weights=p_weights, seed=seed)
             else:
                 stack.fit(p, q, p_weights=p_weights, seed=seed)
-            fewer = second_fit(stack, sample, rng.child_seed(seed, "fewer")) if self.second else None
+            fewer = None
+            if self.second:
+                second = fold_by_fold(*with_fewer_rows(stack, sample), seed=rng.child_seed(seed, "fewer"))
+                fewer = calibrated(second, sample)
             found = HeldOutFit(stack, stack.held_out_p_, stack.held_out_q_, stack.gap_, fewer)
             del stack.held_out_p_, stack.held_out_q_
         if self.moments and float(weighted_mean(found.log_ratio_p, weights)) > self.bridge_above:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import math
 import numbers
 import types
@@ -422,24 +423,34 @@ def declared(config: Any, owner: str | None = None) -> None:  # noqa: ANN401 - a
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         constraint = field.metadata.get(KEY)
-        if constraint is not None:
-            _allowed(getattr(config, field.name), hints[field.name], constraint, field.name, owner)
+        if constraint is None:
+            continue
+        found = [(getattr(config, field.name), hints[field.name])]
+        for depth in itertools.count():  # entries of lists, and of lists in them, one level after the other
+            found = [e for value, hint in found for e in _allowed(value, hint, constraint, field.name, owner, depth)]
+            if not found:
+                break
 
 
-def _allowed(value: Any, hint: Any, c: Constraint, name: str, owner: str) -> None:  # noqa: ANN401
+def _allowed(value: Any, hint: Any, c: Constraint, name: str, owner: str, depth: int) -> list[tuple[Any, Any]]:  # noqa: ANN401
+    """Refuse a value that is not allowed; of a list, which only the outermost must be `least` long, the entries."""
     arms = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     if value is None and type(None) in arms:
-        return
-    arm = _fitting(value, [a for a in arms if a is not type(None)])
+        return []
+    arms = tuple(a for a in arms if a is not type(None))
+    bases = [typing.get_origin(arm) or arm for arm in arms]
+    meant = [  # the arm of a union that the value is meant for; the last where none is, so that its refusal speaks
+        arm for arm, base in zip(arms, bases, strict=True)
+        if isinstance(base, type) and isinstance(value, base) and not (base is int and isinstance(value, bool))
+    ]  # fmt: skip
+    arm = meant[0] if meant else arms[-1]
     if typing.get_origin(arm) in (tuple, list):
-        inner = typing.get_args(arm)[0]
         if not isinstance(value, tuple | list):
             refuse(name, owner, "a list", repr(value))
-        if len(value) < c.least:
+        if not depth and len(value) < c.least:
             refuse(name, owner, f"at least {c.least} long", len(value))
-        for entry in value:
-            _allowed(entry, inner, dataclasses.replace(c, least=0), name, owner)
-    elif arm is bool:
+        return [(entry, typing.get_args(arm)[0]) for entry in value]
+    if arm is bool:
         if not isinstance(value, bool):
             refuse(name, owner, "True or False", repr(value))
     elif c.among is not None and arm not in (int, float):
@@ -451,15 +462,7 @@ def _allowed(value: Any, hint: Any, c: Constraint, name: str, owner: str) -> Non
         number(value, name, owner, low=low, high=high, open_low=c.above is not None, open_high=c.below is not None)
     elif arm is str and not isinstance(value, str):
         refuse(name, owner, "a word", repr(value))
-
-
-def _fitting(value: Any, arms: list[Any]) -> Any:  # noqa: ANN401
-    """The arm of a union that the value is meant for; the last where none is, so that its refusal speaks."""
-    for arm in arms:
-        base = typing.get_origin(arm) or arm
-        if isinstance(base, type) and isinstance(value, base) and not (base is int and isinstance(value, bool)):
-            return arm
-    return arms[-1]
+    return []
 
 
 def options(kind: Any, preset: str | None, given: Mapping[str, Any], owner: str) -> dict[str, Any]:  # noqa: ANN401

@@ -29,7 +29,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pandas as pd
 import pyarrow as pa
@@ -37,7 +37,7 @@ import pyarrow as pa
 from vestige import features, store
 from vestige.chains import Chain
 from vestige.chains.chain import SHOWN
-from vestige.chains.report import Task
+from vestige.chains.report import StepReport, Task
 from vestige.core import NotFitted, StoreError, VestigeWarning, checks
 from vestige.features import FeatureMap
 from vestige.features.kept import fitted_to_keep
@@ -47,7 +47,7 @@ from vestige.monitor.false_alarms import DriftAlarm
 from vestige.monitor.folder import Folder, MonitorSettings, Parts, Writes
 from vestige.monitor.history import MonitorStep
 from vestige.monitor.openmetrics import openmetrics
-from vestige.monitor.samples import Arrays, Given
+from vestige.monitor.samples import Arrays, Given, TableCoding
 from vestige.ratios.divergences import get as divergence
 from vestige.show.tables import card
 from vestige.vestiges.gives_away import NOTHING, gives_away
@@ -55,6 +55,17 @@ from vestige.vestiges.gives_away import NOTHING, gives_away
 OWNER = "Monitor.create"
 FEATURES_FILE = "features.json"
 WAIT = 60.0  # seconds that a step waits for another process to finish its own
+
+
+class SeenRows(NamedTuple):
+    """What a step hands to the chain: rows of the data and new ones by task; and how they were read and seen."""
+
+    rows: tuple[dict[Task, Any], dict[Task, Any]]
+    map: FeatureMap
+    fitted: bool  # the map, in this step
+    coding: TableCoding | None
+    copied: int  # new rows that repeat those of the data
+    notes: tuple[str, ...]
 
 
 class Monitor:
@@ -196,7 +207,9 @@ class Monitor:
                     samples.opened(real or {}, "real", **how),
                     samples.opened({**(new or {}), **(model or {})}, "new", **how),
                 )
-                step = self._judge(*given, seed, allow_copies)
+                seen = self._seen(*given, seed=seed, allow_copies=allow_copies)
+                report = self.chain.step(*seen.rows, seed=seed)
+                step = self._stored(seen, report, seed)
             except BaseException:
                 self._chain = self._map = None  # they may be ahead of the folder
                 raise
@@ -205,14 +218,11 @@ class Monitor:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         return step
 
-    def _judge(self, real: Arrays, model: Arrays, seed: int, allow_copies: bool) -> MonitorStep:
-        """Samples through the coding and the feature map into the chain, its figures against the alarms, then to disk.
-
-        The chain goes on in place; a map that is fitted here is another.
-        """
+    def _seen(self, real: Arrays, model: Arrays, *, seed: int, allow_copies: bool) -> SeenRows:
+        """Samples through the coding and the feature map; a map that is fitted here is another."""
         chosen, chain, seen = self._settings, self.chain, self._features()
-        keeps, coding, sides = chain.strategy.keeps_vestige, chosen.coding, (real, model)
-        if keeps:
+        coding, sides = chosen.coding, (real, model)
+        if chain.strategy.keeps_vestige:
             opened = [samples.without(side, chosen.drop, real=side is real) for side in sides]
         else:
             *opened, coding = samples.read(real, model, coding, chosen.drop)
@@ -223,30 +233,34 @@ class Monitor:
         if any(tables) and seen.name != "identity":
             checks.refuse("features", "Monitor", "'identity' where rows are tables", f"'{seen.name}'")
         arrays = samples.admitted(real_, model_, seen.shape_, chain.min_samples)
-        writes: Writes = {"state": chain.save}
-        notes: list[str] = []
-        if seen.shape_ is None and (real_ or model_):
+        fitted, notes = seen.shape_ is None and bool(real_ or model_), tuple[str, ...]()
+        if fitted:
             here = real_ if chosen.keep_moments and real_ else model_
             seen, note = fitted_to_keep(copy.deepcopy(seen), here, seed=seed)
-            notes += filter(None, [note])
-            for told in notes:
-                warnings.warn(told, VestigeWarning, stacklevel=3)
-            writes["features"] = lambda at: seen.save(at / FEATURES_FILE)
+            if note:
+                notes = (note,)
+                warnings.warn(note, VestigeWarning, stacklevel=3)
         coded = [{task: seen.codes(x).double() for task, x in side.items()} for side in arrays]
         rows = [{t: (own | code)[t] for t in side} for side, own, code in zip(sides, tables, coded, strict=True)]
         given = [own | array for own, array in zip(tables, arrays, strict=True)]
         copied = samples.repeated(*given, allowed=allow_copies, seed=seed)
-        report = chain.step(*rows, seed=seed)
-        if copied:
-            kept = "" if keeps else "; generated samples are kept"
-            text = f"{copied} samples of step {report.step} repeat rows of the data{kept}."
+        return SeenRows((rows[0], rows[1]), seen, fitted, coding, copied, notes)
+
+    def _stored(self, seen: SeenRows, report: StepReport, seed: int) -> MonitorStep:
+        """The figures of a step against the alarms, then to disk. The chain has gone on in place."""
+        if seen.copied:
+            kept = "" if self.chain.strategy.keeps_vestige else "; generated samples are kept"
+            text = f"{seen.copied} samples of step {report.step} repeat rows of the data{kept}."
             warnings.warn(text, VestigeWarning, stacklevel=3)
-        fired, _ = held(chosen.alarms, [*(step.report for step in self._steps), report])
-        counts = [tuple((task, len(x)) for task, x in side.items()) for side in rows]
-        step = MonitorStep(report, fired, seed, _now(), counts[0], counts[1], copied, tuple(notes))
-        chosen = replace(chosen, coding=coding)
+        fired, _ = held(self._settings.alarms, [*(step.report for step in self._steps), report])
+        counts = [tuple((task, len(x)) for task, x in side.items()) for side in seen.rows]
+        step = MonitorStep(report, fired, seed, _now(), counts[0], counts[1], seen.copied, seen.notes)
+        chosen = replace(self._settings, coding=seen.coding)
+        writes: Writes = {"state": self.chain.save}
+        if seen.fitted:
+            writes["features"] = lambda at: seen.map.save(at / FEATURES_FILE)
         self._parts = self._folder.commit(chosen, self._parts, writes, step)
-        self._settings, self._map = chosen, seen
+        self._settings, self._map = chosen, seen.map
         return step
 
     def _catch_up(self) -> None:

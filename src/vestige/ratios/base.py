@@ -98,7 +98,10 @@ class Ratio(ABC):
         scikit-learn has rows and labels instead: where `q` is one of two labels for each row of a `p` that has several
         features, the rows with the larger label are those of p, and the others those of q.
         """
-        return self._learn((p, q), (p_weights, q_weights), seed)
+        sample, seed = self._opened((p, q), (p_weights, q_weights), seed)
+        self._fit(sample, seed)
+        self.width_ = sample.p.shape[1]
+        return self
 
     def score(self, p: ArrayLike, q: ArrayLike) -> float:
         """How well the ratio tells fresh rows of `p` from those of `q`: minus its log-loss, both sides counting alike.
@@ -110,21 +113,23 @@ class Ratio(ABC):
         log_p, log_q = (torch.nn.functional.logsigmoid(x).mean() for x in (of_p, -of_q))
         return float(log_p + log_q) / 2
 
-    def _learn(self, rows: Pair, weights: Pair, seed: int, **beside: Any) -> Self:  # noqa: ANN401
-        """Check p and q and their weights, and fit; `beside` is what the `_fit` of a subclass takes more."""
+    def _opened(self, rows: Pair, weights: Pair, seed: int) -> tuple[Sample, int]:
+        """A fit begins: settings, p and q and their weights are checked, and nothing of an earlier fit counts any more.
+
+        Whoever opens a fit calls `_fit` with what this returns, and sets `width_` when that is done: a fit that fails
+        leaves no half-fitted estimator behind.
+        """
         owner = f"{type(self).__name__}.fit"
         self._check()
         p, q = checks.pair(*parted(rows, owner), owner)
         seed = checks.whole(seed, "seed", owner)
         p_weights = checks.weights(weights[0], len(p), "p_weights", owner)
         q_weights = checks.weights(weights[1], len(q), "q_weights", owner)
-        self.width_ = None  # a fit that fails leaves no half-fitted estimator behind
+        self.width_ = None
         self.report_ = {"estimator": type(self).__name__, "n_p": len(p), "n_q": len(q), "d": p.shape[1]}
         if self.reason_ is not None:
             self.report_["why"] = self.reason_
-        self._fit(Sample(p, q, p_weights, q_weights), seed, **beside)
-        self.width_ = p.shape[1]
-        return self
+        return Sample(p, q, p_weights, q_weights), seed
 
     def log_ratio(self, x: ArrayLike) -> Any:  # noqa: ANN401 - the kind that came in
         """log p(x)/q(x) for each row of `x`: the same row gives the same value whatever else is in the call."""
@@ -147,7 +152,7 @@ class Ratio(ABC):
     def _caution(self, text: str) -> None:
         """Put `text` among the warnings of the report, and say it."""
         self.report_.setdefault("warnings", []).append(text)
-        warnings.warn(f"{type(self).__name__}: {text}", VestigeWarning, stacklevel=5)
+        warnings.warn(f"{type(self).__name__}: {text}", VestigeWarning, stacklevel=4)
 
     @abstractmethod
     def _fit(self, sample: Sample, seed: int) -> None:

@@ -72,7 +72,10 @@ class Bootstrap(Ratio):
         """Fit every member. With `q_sampler` q's rows say only how many to draw; they then take no weights."""
         if q_sampler is not None and q_weights is not None:
             checks.refuse("q_weights", "Bootstrap.fit", "None where 'q_sampler' draws q afresh", "weights")
-        return self._learn((p, q), (p_weights, q_weights), seed, sampler=q_sampler)
+        sample, seed = self._opened((p, q), (p_weights, q_weights), seed)
+        self._fit(sample, seed, sampler=q_sampler)
+        self.width_ = sample.p.shape[1]
+        return self
 
     def _fit(self, sample: Sample, seed: int, *, sampler: Sampler | None = None) -> None:
         owner, p, q = "Bootstrap.fit", sample.p, sample.q

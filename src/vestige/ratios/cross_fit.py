@@ -43,18 +43,28 @@ BLIND_NATS = 0.05
 
 
 class FoldFits(NamedTuple):
-    """One fit a fold, the values of every row by the fit without it, and how much larger KL(p || q) looks inside."""
+    """One fit a fold (a `Stack` is one for all), the values of every row by the fit without it, the folds of the rows,
+    and how much larger KL(p || q) looks inside."""
 
     fits: tuple[Ratio, ...]
     value_p: Float[Tensor, "n_p k"]
     value_q: Float[Tensor, "n_q k"]
+    fold_p: Int[Tensor, " n_p"]
+    fold_q: Int[Tensor, " n_q"]
     gap: float
 
 
 def fold_by_fold(
-    estimator: Ratio, sample: Sample, *, folds: tuple[Int[Tensor, " n_p"], Int[Tensor, " n_q"]], seed: int
+    estimator: Ratio, sample: Sample, folds: tuple[Int[Tensor, " n_p"], Int[Tensor, " n_q"]], *, seed: int
 ) -> FoldFits:
-    """Copies of `estimator`, each fitted without the rows of both sides that `folds` gives its number."""
+    """Copies of `estimator`, each fitted without the rows of both sides that `folds` gives its number.
+
+    A `Stack` chooses as many folds as it has itself, and is fitted in place.
+    """
+    if isinstance(estimator, Stack):
+        weights = {"p_weights": sample.p_weights, "q_weights": sample.q_weights}
+        one = estimator.fit(sample.p, sample.q, **weights, seed=seed)
+        return FoldFits((one,), one.held_out_p_[:, None], one.held_out_q_[:, None], one.fold_p_, one.fold_q_, one.gap_)
     fold_p, fold_q = folds
     fits: list[Ratio] = []
     value_p, value_q, inside = [], [], []
@@ -68,7 +78,12 @@ def fold_by_fold(
         inside.append(float(weighted_mean(evaluate(fit, seen.p)[:, 0], seen.p_weights)))
     held_p, held_q = _in_order(value_p, fold_p), _in_order(value_q, fold_q)
     gap = sum(inside) / len(fits) - float(weighted_mean(held_p[:, 0], sample.p_weights))
-    return FoldFits(tuple(fits), held_p, held_q, gap)
+    return FoldFits(tuple(fits), held_p, held_q, fold_p, fold_q, gap)
+
+
+def in_turn(sample: Sample, folds: int) -> tuple[Int[Tensor, " n_p"], Int[Tensor, " n_q"]]:
+    """Folds of rows that stand in random order."""
+    return torch.arange(len(sample.p)) % folds, torch.arange(len(sample.q)) % folds
 
 
 def _in_order(values: list[Tensor], fold: Int[Tensor, " n"]) -> Float[Tensor, "n k"]:
@@ -103,7 +118,7 @@ def cross_fit(estimator: Ratio, sample: Sample, *, folds: int, calibrated: bool,
     """Copies of `estimator`, each fitted without one fold of both sides, and on request calibrated."""
     w_p, w_q = sample.w_p, sample.w_q
     fold_p, fold_q = (assign_folds(w, folds, generator=rng.fork(seed, "folds", i)) for i, w in enumerate((w_p, w_q)))
-    found = fold_by_fold(estimator, sample, folds=(fold_p, fold_q), seed=seed)
+    found = fold_by_fold(estimator, sample, (fold_p, fold_q), seed=seed)
     raw_p, raw_q = found.value_p[:, 0], found.value_q[:, 0]
     affine = platt(raw_p, raw_q, w_p, w_q) if calibrated else Affine(1.0, 0.0)
     return HeldOutFit(CrossFit(found.fits, affine), affine(raw_p), affine(raw_q), affine.slope * found.gap)
@@ -209,8 +224,11 @@ def held_out(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         ratio, why = choose(estimator, part, bootstrap)
-        value_p, value_q, gap, fits, fold_p, fold_q = _everywhere(ratio, whole, part, chosen, seed)
-        fewer = None if bootstrap else Fewer(*chosen, *second_fit(ratio, part, rng.child_seed(seed, "fewer")))
+        found = fold_by_fold(ratio, part, in_turn(part, FOLDS), seed=seed)
+        second = None if bootstrap else fold_by_fold(*with_fewer_rows(ratio, part), seed=rng.child_seed(seed, "fewer"))
+    fewer = None if second is None else Fewer(*chosen, *calibrated(second, part))
+    value_p = _everywhere(p, chosen[0], found.value_p, found)
+    value_q = _everywhere(q, chosen[1], found.value_q, found)
     w_p, w_q = whole.w_p, whole.w_q
     affine = platt(value_p[:, 0], value_q[:, 0], w_p, w_q)
     log_p, log_q = affine(value_p), affine(value_q)
@@ -222,7 +240,7 @@ def held_out(
         "why": why,
         "rows_p": len(part.p),
         "rows_q": len(part.q),
-        "gap": gap,
+        "gap": found.gap,
         "calibration": {"slope": affine.slope, "offset": affine.offset},
         "held_out": figures,
         "simple_log_loss": simple,
@@ -233,7 +251,7 @@ def held_out(
         blind += f"{figures['log_loss']:.3f})"
     told = tuple(dict.fromkeys(str(w.message) for w in caught))
     interval = log_q[:, 1:] if log_q.shape[1] > 1 else None
-    judges = Folds(fits, affine, *chosen, fold_p, fold_q)
+    judges = Folds(found.fits, affine, *chosen, found.fold_p, found.fold_q)
     return HeldOut(log_p[:, 0], log_q[:, 0], interval, report, told, blind, fewer, judges)
 
 
@@ -255,38 +273,29 @@ def choose(estimator: str | Ratio, sample: Sample, bootstrap: int) -> tuple[Rati
 
 
 def _everywhere(
-    ratio: Ratio, whole: Sample, part: Sample, chosen: tuple[Int[Tensor, " m_p"], Int[Tensor, " m_q"]], seed: int
-) -> tuple[Float[Tensor, "n_p k"], Float[Tensor, "n_q k"], float, tuple[Ratio, ...], Tensor, Tensor]:
-    """Held-out values of every row of `whole`, of which `part` are the `chosen` rows; gap, fits, folds."""
-    if isinstance(ratio, Stack):
-        ratio.fit(part.p, part.q, p_weights=part.p_weights, q_weights=part.q_weights, seed=seed)
-        found = FoldFits((ratio,), ratio.held_out_p_[:, None], ratio.held_out_q_[:, None], ratio.gap_)
-        folds = ratio.fold_p_, ratio.fold_q_
-    else:
-        folds = torch.arange(len(part.p)) % FOLDS, torch.arange(len(part.q)) % FOLDS  # rows in random order
-        found = fold_by_fold(ratio, part, folds=folds, seed=seed)
-    values = []
-    for x, rows, own in ((whole.p, chosen[0], found.value_p), (whole.q, chosen[1], found.value_q)):
-        value = own.new_empty(len(x), own.shape[1])
-        rest = torch.ones(len(x), dtype=torch.bool)
-        rest[rows] = False
-        if bool(rest.any()):
-            value[rest] = torch.stack([evaluate(fit, x[rest]) for fit in found.fits]).mean(0)
-        value[rows] = own
-        values.append(value)
-    return values[0], values[1], found.gap, found.fits, *folds
+    x: Float[Tensor, "n d"], rows: Int[Tensor, " m"], own: Float[Tensor, "m k"], found: FoldFits
+) -> Float[Tensor, "n k"]:
+    """Held-out values of every row of `x`: `own` of the `rows` that were fitted on, the fits' mean of the others."""
+    value = own.new_empty(len(x), own.shape[1])
+    rest = torch.ones(len(x), dtype=torch.bool)
+    rest[rows] = False
+    if bool(rest.any()):
+        value[rest] = torch.stack([evaluate(fit, x[rest]) for fit in found.fits]).mean(0)
+    value[rows] = own
+    return value
 
 
-def second_fit(ratio: Ratio, sample: Sample, seed: int) -> tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]]:
-    """Calibrated held-out log-ratios of `ratio` when it is fitted on fewer rows: with FEWER_FOLDS folds."""
-    if isinstance(ratio, Stack):
-        fewer = dataclasses.replace(ratio, folds=FEWER_FOLDS, gap_warning=math.inf)
-        fewer.fit(sample.p, sample.q, p_weights=sample.p_weights, q_weights=sample.q_weights, seed=seed)
-        value_p, value_q = fewer.held_out_p_, fewer.held_out_q_
-    else:
-        folds = torch.arange(len(sample.p)) % FEWER_FOLDS, torch.arange(len(sample.q)) % FEWER_FOLDS
-        found = fold_by_fold(ratio, sample, folds=folds, seed=seed)
-        value_p, value_q = found.value_p[:, 0], found.value_q[:, 0]
+def with_fewer_rows(
+    ratio: Ratio, sample: Sample
+) -> tuple[Ratio, Sample, tuple[Int[Tensor, " n_p"], Int[Tensor, " n_q"]]]:
+    """What `fold_by_fold` is told for a second fit, which sees fewer rows: FEWER_FOLDS folds."""
+    fewer = dataclasses.replace(ratio, folds=FEWER_FOLDS, gap_warning=math.inf) if isinstance(ratio, Stack) else ratio
+    return fewer, sample, in_turn(sample, FEWER_FOLDS)
+
+
+def calibrated(found: FoldFits, sample: Sample) -> tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]]:
+    """The held-out values as log-ratios, by Platt's two numbers."""
+    value_p, value_q = found.value_p[:, 0], found.value_q[:, 0]
     affine = platt(value_p, value_q, sample.w_p, sample.w_q)
     return affine(value_p), affine(value_q)
 

@@ -40,7 +40,7 @@ from vestige.vestiges.private.public import Bounds
 from vestige.vestiges.private.units import ROW
 from vestige.vestiges.private.vestige import PrivateVestige
 from vestige.vestiges.rare import UsualCells, hidden_products, masks_of
-from vestige.vestiges.reference import fit_reference
+from vestige.vestiges.reference import fit_reference, own_errors
 from vestige.vestiges.vestige import Sketch, Vestige
 
 OWNER = "keep"
@@ -209,9 +209,9 @@ def keep(
         sketch = added(sketch, frame, usual(frame.cells(batch, data.origin).cells), places)
     sketch = rounded_sketch(sketch, frame.features(usual(sample)))
     on_step("density")
+    reference, drawn, out = fit_reference(frame, sample, usual=usual, rows=told.n, density=density, seed=seed)
     bandwidth = None if like is None else like.errors.bandwidth
-    how: dict[str, Any] = {"density": density, "bandwidth": bandwidth, "seed": seed}
-    reference, errors = fit_reference(frame, sample, usual=usual, rows=told.n, **how)
+    errors = own_errors(frame, out, drawn, reference.parts[0].weights, bandwidth=bandwidth, seed=seed)
     return Vestige(frame, sketch, reference, errors, seed, usual=usual)
 
 

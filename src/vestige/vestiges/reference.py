@@ -169,13 +169,11 @@ def fit_reference(
     usual: UsualCells,
     rows: int,
     density: str = "auto",
-    bandwidth: float | None = None,
     seed: int = 0,
-) -> tuple[Reference, OwnErrors]:
-    """Reference draws for `rows` rows, of which `cells` are a random part; and how far they are from held-out ones.
+) -> tuple[Reference, Float[Tensor, "m e"], Float[Tensor, "h c"]]:
+    """What stands for `rows` rows, of which `cells` are a random part; its draws, and the cells that were held out.
 
-    `usual` takes the rare cells out of those that anything is learnt of. `bandwidth` is that of the MMD, where it is to
-    be that of other rows.
+    `usual` takes the rare cells out of those that anything is learnt of.
     """
     order = torch.randperm(len(cells), generator=rng.fork(seed, "held"))
     held = min(max(int(HELD_SHARE * len(cells)), HELD_LEAST), HELD_MOST)
@@ -190,8 +188,7 @@ def fit_reference(
     count, draw_seed = min(max(2 * len(own), DRAWS_LEAST), DRAWS_MOST), rng.child_seed(seed, "draws")
     drawn = fitted.draw(count, seed=draw_seed)
     weights = on_log_grid(_tilted(p, seen_of(drawn), seed)).float()
-    reference = Reference((Part(fitted, rows, draw_seed, weights),))
-    return reference, own_errors(frame, other, h, drawn, weights.double(), seed, bandwidth)
+    return Reference((Part(fitted, rows, draw_seed, weights),)), drawn, other
 
 
 def seen_of_cells(frame: Frame, cells: Float[Tensor, "n c"]) -> Float[Tensor, "n k"]:
@@ -269,15 +266,19 @@ def on_log_grid(weights: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
 def own_errors(
     frame: Frame,
     held: Float[Tensor, "h c"],
-    seen: Float[Tensor, "h k"],
     drawn: Float[Tensor, "m e"],
     weights: Float[Tensor, " m"],
-    seed: int,
+    *,
     bandwidth: float | None = None,
+    seed: int = 0,
 ) -> OwnErrors:
-    """JS, squared Hellinger, MMD^2 and KID between held-out rows and weighted draws, and JS of both smoothed."""
+    """JS, squared Hellinger, MMD^2 and KID between held-out rows and weighted draws, and JS of both smoothed.
+
+    `bandwidth` is that of the MMD, where it is to be that of other rows.
+    """
     if len(held) < HELD_LEAST:
         return OwnErrors({}, len(held))
+    seen, weights = seen_of_cells(frame, held), weights.double()
     some = some_rows(len(drawn), HELD_MOST, seed, "draws")
     drawn, weights = drawn[some], weights[some] / weights[some].sum()
     draws = _seen_of(frame)(drawn)

@@ -241,7 +241,10 @@ class Stack(Ratio):
         if other:
             checks.refuse("previous", "Stack.fit_from", "a Stack of the same configuration", f"another {min(other)}")
         before = copy.copy(previous)  # it may be `self`; a fit replaces what it learns, and changes none of it
-        return self._learn((p, q), (p_weights, q_weights), seed, previous=before)
+        sample, seed = self._opened((p, q), (p_weights, q_weights), seed)
+        self._fit(sample, seed, previous=before)
+        self.width_ = sample.p.shape[1]
+        return self
 
     def _fit(self, sample: Sample, seed: int, *, previous: Stack | None = None) -> None:
         n_p, d, w_p, w_q = len(sample.p), sample.p.shape[1], sample.w_p, sample.w_q
