@@ -30,9 +30,10 @@ class Few:
 
 
 def pytest_runtest_setup(item):
-    """Before any fixture of the test; `full_training` is for a test of the numbers."""
+    """Before any fixture of the test; `full_training` is for a test of the numbers, `few_steps` for one that is not."""
     place = item.path.relative_to(Path(__file__).parent).parts[0]
-    Few.now = place in Few.places and item.get_closest_marker("full_training") is None
+    few = place in Few.places or item.get_closest_marker("few_steps") is not None
+    Few.now = few and item.get_closest_marker("full_training") is None
 
 
 @pytest.fixture(scope="session", autouse=True)

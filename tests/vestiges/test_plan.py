@@ -12,6 +12,8 @@ from vestige.vestiges import Plan
 from vestige.vestiges.plan import COMPONENTS, LEAST_ROWS, MANY_FEATURES, PAIR_OPERATIONS, plan, principal
 from vestige.vestiges.two_sets import conclude
 
+pytestmark = pytest.mark.few_steps  # what is looked at, the models without networks give as well
+
 SIZES = {"rows": 20_000, "pair_rows": 5000, "owner": "compare"}
 
 
