@@ -166,7 +166,9 @@ def test_broken_dynamics_are_caught_where_the_truth_is_known(logs, given):
     assert found.warnings[0].startswith(said)
     assert "the model is wrong where it can be checked" in found.warnings[0]
     assert all(math.isnan(found.estimates[name].low) for name in ("corrected", "model"))
-    assert any("interval is withdrawn" in note for note in found.estimates["corrected"].notes)
+    corrected = found.estimates["corrected"]
+    assert any("interval is withdrawn" in note for note in corrected.notes)
+    assert corrected.details["withdrawn"][0] < corrected.value < corrected.details["withdrawn"][1]
     true = SYSTEM.dynamics(2)
     true.folds_ = broken.folds_
     fine = evaluate(logs, TARGET, dynamics=true, **options)
@@ -182,8 +184,30 @@ def test_replayed_actions_are_exact_where_nothing_is_random():
     logs, true = quiet.logs(BEHAVIOUR, 40, 10, seed=0), quiet.dynamics(2)
     true.folds_ = torch.zeros(len(logs), dtype=torch.int64)
     found = evaluate(logs, TARGET, dynamics=true, horizon=10, resamples=20)
+    assert found.report["rollouts"] == "mean"
     assert found.calibration.gap.value == pytest.approx(0, abs=1e-4)
     assert found.calibration.gap.std_error == pytest.approx(0, abs=1e-4)
+
+
+def test_auto_takes_the_rollouts_that_reproduce_the_logs(logs):
+    """Means leave out what the noise of this system costs; without noise there is nothing to leave out."""
+    true = SYSTEM.dynamics(2)
+    true.folds_ = torch.zeros(len(logs), dtype=torch.int64)
+    given = {"behaviour": BEHAVIOUR, "horizon": 20, "resamples": 20}
+    found = evaluate(logs, TARGET, dynamics=true, **given)
+    assert found.report["rollouts"] == "noise"
+    means = evaluate(logs, TARGET, dynamics=true, rollouts="mean", **given)
+    assert not means.calibration.holds
+    assert abs(means.calibration.gap.value) > abs(found.calibration.gap.value)
+    drawn = evaluate(logs, TARGET, dynamics=true, rollouts="noise", **given)
+    assert found.estimates["model"].value == drawn.estimates["model"].value
+    quiet = replace(SYSTEM, noise=0.0)
+    calm = quiet.dynamics(2)
+    calm.change_.deviation.fill_(0.5)  # a model that takes its own error for noise
+    calm.folds_ = true.folds_
+    found = evaluate(quiet.logs(BEHAVIOUR, 150, 20, seed=0), TARGET, dynamics=calm, **given)
+    assert found.report["rollouts"] == "mean"
+    assert found.calibration.holds
 
 
 def test_starts_are_whole_episodes_first_and_in_copies():

@@ -35,13 +35,13 @@ class Evaluate(output.SeededVerb):
     """Steps of the return."""
     discount: float = 1.0
     """The weight of each step relative to the one before."""
-    rollouts: Literal["mean", "noise"] = "mean"
-    """Simulate the model's means, or draw each state around them."""
+    rollouts: Literal["auto", "mean", "noise"] = "auto"
+    """Simulate the model's means, or draw each state around them; auto takes what reproduces the logs."""
     trajectories: int = 1000
     """Trajectories to simulate, over all members."""
     members: int = 5
     """Networks of the dynamics."""
-    steps: int = 6000
+    steps: int = 3000
     """Training steps of the dynamics at most."""
     diagnostics: bool = False
     """Train classifiers that tell real transitions from simulated ones, and show what weights by them do (LFIW)."""
@@ -220,8 +220,8 @@ def table(found: Evaluation, title: str) -> output.Table:
     shown |= {WORDS["logged"]: found.estimates["logged"]}
     shown |= {WORDS[name]: e for name, e in found.estimates.items() if name != "logged"}
     note = (
-        f"Intervals at 95 %; a spread says how far resampling moves a value and promises nothing. {found.outside:.1%} "
-        "of the simulated steps lie beyond the logs."
+        f"Intervals at 95 %; a spread says how far resampling moves a value and promises nothing. Rollouts: "
+        f"{found.report['rollouts']}. {found.outside:.1%} of the simulated steps lie beyond the logs."
     )
     columns = ("", "value", "interval", "spread", "ESS", "")
     return output.Table(title, columns, [_row(words, e) for words, e in shown.items()], note=note)

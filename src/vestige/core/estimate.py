@@ -4,6 +4,9 @@ A verdict says what the interval is worth:
 - "ok": a two-sided promise, [low, high] holds the truth at `level`;
 - "at least": only `low` is a promise, because the value falls short on average and by an unknown amount;
 - "refused": the samples cannot carry the number; it is NaN and `reason` says why in one sentence.
+
+A number without an interval (`low` and `high` NaN) promises nothing, whatever its verdict. Where `std_error` stands
+beside it, that is a spread: how far resampling moves the number. `reason` then says "spread ..., no interval".
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class Estimate:
     n, ess
         How many samples it rests on, and what they are worth.
     verdict, reason
-        See the module; `reason` is empty where the verdict is "ok".
+        See the module; `reason` is empty where the verdict is "ok" and there is an interval.
     name
         What was estimated, as in "kl".
     notes

@@ -11,7 +11,7 @@ mean stays under-fitted, by little at a step and by much over a hundred of them 
 case). A trajectory follows the means ("mean"), or draws s' around them ("noise"); the second is the law of s' where the
 system itself is noisy, the first where what the model leaves unexplained is its own error.
 
-Deviations from LFIW App. C.5, which does not name its loss: 3 layers of 200 units instead of 500 and 6000 steps of Adam
+Deviations from LFIW App. C.5, which does not name its loss: 3 layers of 200 units instead of 500 and 3000 steps of Adam
 instead of 100 000; each member is trained without one fold of the episodes and stops by it (the classifier then meets
 every row beside the member that has not seen it). The paper assumes a *known* reward function; where none is given,
 r(s, a, s') is learned from the logs with networks of the same kind. No episode ends: the paper's
@@ -90,7 +90,7 @@ class Settings:
     learning_rate: float = option(1e-3, above=0)  # falls along a cosine to zero
     weight_decay: float = option(1e-5, low=0)  # decoupled
     batch_size: int = option(256, low=1)
-    steps: int = option(6000, low=1)
+    steps: int = option(3000, low=1)
     check_every: int = option(100, low=1)
     patience: int = option(20, low=1)  # looks at the held-out squared error without improvement
     judged: int = option(2000, low=1)  # rows of the fold that a look takes at most

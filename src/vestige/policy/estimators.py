@@ -371,7 +371,8 @@ def without_interval(found: Estimate, why: str) -> Estimate:
     """The same number with what was its interval as a spread."""
     if not math.isfinite(found.low):
         return found
-    return with_spread(found.value, found.std_error, ess=found.ess, notes=(*found.notes, why), details=found.details)
+    details = dict(found.details) | {"withdrawn": (found.low, found.high)}
+    return with_spread(found.value, found.std_error, ess=found.ess, notes=(*found.notes, why), details=details)
 
 
 def _valued(name: str, value: float, parts: list[tuple[float, int]], note: str) -> Estimate:

@@ -241,6 +241,9 @@ class Evaluation:
         return plain({name: value for name, value in vars(self).items() if name != "permuted"})
 
 
+AUTO = "auto"
+
+
 def evaluate(
     logs: Logs,
     policy: Policy,
@@ -248,7 +251,7 @@ def evaluate(
     behaviour: Policy | None = None,
     horizon: int = 100,
     discount: float = 1.0,
-    rollouts: str = "mean",
+    rollouts: str = "auto",
     trajectories: int = 1000,
     members: int = 5,
     reward: Reward | None = None,
@@ -270,7 +273,8 @@ def evaluate(
     behaviour
         The policy that ran. Without it the logged actions are replayed in the model where it would be simulated.
     rollouts
-        "mean": a trajectory follows the model's means; "noise": each s' is drawn around them.
+        "mean": a trajectory follows the model's means; "noise": each s' is drawn around them. "auto" begins with means
+        and, where the policy that ran does not earn in them what it earned, takes the one of both that comes nearer.
     trajectories
         At least so many over all members, which begin at the same first states of the logs.
     reward
@@ -298,7 +302,7 @@ def evaluate(
     checks.whole(resamples, "resamples", OWNER, low=10)
     checks.number(discount, "discount", OWNER, low=0, high=1, open_low=True)
     checks.number(ess, "ess", OWNER, low=0, high=1, open_low=True)
-    checks.one_of(rollouts, ROLLOUTS, "rollouts", OWNER)
+    checks.one_of(rollouts, (AUTO, *ROLLOUTS), "rollouts", OWNER)
     require_rows(logs, members, OWNER)
     _suits(logs, policy, "policy")
     if behaviour is not None:
@@ -310,10 +314,17 @@ def evaluate(
         model.fit(logs, seed=seed, on_progress=lambda done: report_progress(0.8 * done, "the dynamics are learnt"))
     report_progress(0.8, "trajectories are simulated")
     starts = choose_starts(logs, horizon, math.ceil(trajectories / members), rng.fork(seed, "starts"))
-    simulated, found = simulate(
-        model, logs, policy, behaviour, starts, horizon=horizon, discount=discount, rollouts=rollouts, seed=seed
+    options: dict[str, Any] = {"horizon": horizon, "discount": discount, "seed": seed}
+    tried = []
+    for mode in ROLLOUTS if rollouts == AUTO else (rollouts,):
+        simulated, found = simulate(model, logs, policy, behaviour, starts, rollouts=mode, **options)
+        estimates, off = from_simulated(found)
+        tried.append((mode, simulated, found, estimates, off))
+        if not off.known or off.low <= 0 <= off.high:
+            break
+    rollouts, simulated, found, estimates, off = min(
+        tried, key=lambda one: abs(one[-1].value) if one[-1].known else 0.0
     )
-    estimates, off = from_simulated(found)
     drawn: dict[str, Any] = {"discount": discount, "resamples": resamples, "seed": seed}
     estimates |= from_logs(logs, policy, horizon, **drawn)
     calibration = _calibrated(found, estimates["logged"], off, replayed=behaviour is None)

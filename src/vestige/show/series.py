@@ -198,7 +198,7 @@ def estimates(
     """A row for each Estimate: a dot, its interval as a thick bar with ends, or its spread as a thin dotted line.
 
     A spread (`std_error` without `low` and `high`) reaches one deviation to either side and has no ends, because it
-    promises nothing. What was refused keeps its row and stays empty. `reference`: name -> a value, dashed and upright.
+    promises nothing. What was refused keeps its row, with that word. `reference`: name -> a value, dashed and upright.
     """
     style.named(values, "values", ESTIMATES)
     names, n = list(values), len(values)
@@ -222,6 +222,8 @@ def estimates(
                 ends = value - float(found.std_error), value + float(found.std_error)
                 axes.plot(ends, (at, at), color=style.GREY, linestyle=":", linewidth=1.6, zorder=1.8)
             axes.plot([value], [at], marker="o", markersize=6, color=style.BLACK, linestyle="none", label=name)
+            if not found.known:
+                axes.text(0.02, at, "refused", transform=axes.get_yaxis_transform(), va="center", color=style.GREY)
         handles = [
             Line2D([], [], color=style.colour(0), linewidth=2.4),
             Line2D([], [], color=style.GREY, linestyle=":", linewidth=1.6),
