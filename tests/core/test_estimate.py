@@ -58,3 +58,18 @@ def test_the_normal_interval_and_a_number_that_is_withdrawn():
     e = Estimate.normal(2.0, 0.5, 0.9, name="kl", n=7)
     assert (e.low, e.high) == pytest.approx((2 - 0.5 * 1.6448536, 2 + 0.5 * 1.6448536))
     assert e.withdrawn("No.") == Estimate.refused("No.", name="kl", n=7, level=0.9)
+
+
+def test_a_spread_has_no_ends_and_can_take_the_place_of_an_interval():
+    e = Estimate.spread(12.5, 0.6321, name="value")
+    assert (e.verdict, e.known, e.std_error) == ("spread", True, 0.6321)
+    assert math.isnan(e.low)
+    assert math.isnan(e.high)
+    assert str(e) == "value 12.5, spread 0.63"
+    assert str(e.but(reason="few rows")) == "value 12.5, spread 0.63 (few rows)"
+    assert str(Estimate.spread(12.5, math.nan)) == "12.5"
+    left = Estimate(2.0, 1.0, 3.0, std_error=0.5, details={"k": 1}).without_interval("estimates disagree")
+    assert str(left) == "2, spread 0.5 (estimates disagree)"
+    assert left.details == {"k": 1, "withdrawn": (1.0, 3.0)}
+    assert math.isnan(left.low)
+    assert math.isnan(left.high)

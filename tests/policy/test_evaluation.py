@@ -66,10 +66,11 @@ def test_only_what_held_has_an_interval(found):
     assert corrected.low < SYSTEM.value(TARGET, 20) < corrected.high
     for name in ("model", "fitted_q", "doubly_robust"):
         one = found.estimates[name]
+        assert one.verdict == "spread"
         assert math.isnan(one.low)
         assert math.isnan(one.high)
         assert one.std_error > 0
-        assert str(one).endswith(f"(spread {one.std_error:.3g}, no interval)")
+    assert corrected.verdict == "ok"
 
 
 def test_the_model_is_checked_on_the_policy_that_ran(found):
@@ -108,7 +109,7 @@ def test_its_picture_tells_an_interval_from_a_spread(found):
     assert len(names) == 11
     assert len(axes.containers) == 2  # bars with ends: the logged return and the corrected value
     dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
-    spreads = [e for e in (found.estimates | found.diagnostics).values() if math.isnan(e.low) and e.std_error >= 0]
+    spreads = [e for e in (found.estimates | found.diagnostics).values() if e.verdict == "spread"]
     assert len(dotted) == len(spreads) + 1  # and the simulated policy that ran
     assert "return over 20 steps" in axes.get_xlabel()
 
@@ -165,9 +166,9 @@ def test_broken_dynamics_are_caught_where_the_truth_is_known(logs, given):
     said = "The policy that ran earns" if given else "The logged actions earn"
     assert found.warnings[0].startswith(said)
     assert "the model is wrong where it can be checked" in found.warnings[0]
-    assert all(math.isnan(found.estimates[name].low) for name in ("corrected", "model"))
+    assert all(found.estimates[name].verdict == "spread" for name in ("corrected", "model"))
     corrected = found.estimates["corrected"]
-    assert any("interval is withdrawn" in note for note in corrected.notes)
+    assert corrected.reason == "its interval is withdrawn, see the warnings"
     assert corrected.details["withdrawn"][0] < corrected.value < corrected.details["withdrawn"][1]
     true = SYSTEM.dynamics(2)
     true.folds_ = broken.folds_

@@ -12,8 +12,6 @@ from vestige.policy.estimators import (
     error_of,
     from_simulated,
     reach_of,
-    with_spread,
-    without_interval,
 )
 
 
@@ -80,22 +78,14 @@ def test_what_is_corrected():
     assert gap.std_error == pytest.approx(math.sqrt(sum(v for v, _ in error_of(behaviour, -logged, starts))))
 
 
+def test_a_single_member_promises_nothing():
+    found, _ = from_simulated(Simulated(normal(1, 9), normal(1, 9, seed=1), torch.arange(9), normal(9, seed=2)))
+    assert found["corrected"].verdict == "spread"
+    assert found["corrected"].std_error > 0
+
+
 def test_nothing_to_compare_with_is_refused():
     x = normal(2, 5)
     found, gap = from_simulated(Simulated(x, x[:, :1], torch.tensor([0]), normal(1)))
     assert found["corrected"].reason == gap.reason == "no two logged episodes are as long as the horizon"
     assert found["model"].value == pytest.approx(float(x.mean()))
-
-
-def test_an_interval_can_be_withdrawn_and_a_spread_not():
-    found, _ = from_simulated(Simulated(normal(3, 9), normal(3, 9, seed=1), torch.arange(9), normal(9, seed=2)))
-    promised = found["corrected"]
-    left = without_interval(promised, "because")
-    assert (left.value, left.std_error) == (promised.value, promised.std_error)
-    assert math.isnan(left.low)
-    assert left.details["withdrawn"] == (promised.low, promised.high)
-    assert left.notes[-1] == "because"
-    spread = with_spread(1.0, 0.5)
-    assert without_interval(spread, "because") is spread
-    assert str(spread) == "1 (spread 0.5, no interval)"
-    assert str(with_spread(1.0, math.nan)) == "1 (no interval)"

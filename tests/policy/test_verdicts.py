@@ -3,7 +3,6 @@
 import pytest
 
 from vestige.core import Estimate
-from vestige.policy.estimators import with_spread
 from vestige.policy.evaluation import Calibration, disagreements, judge
 
 FINE = {
@@ -20,10 +19,10 @@ def estimates(*, lost=0.0, fitted_q=5.0, per_decision=5.2, doubly_robust=5.0, es
     """All agree: the corrected value is 5 with an error of 0.3, the others have spreads of 0.4."""
     return {
         "corrected": Estimate(corrected, corrected - 0.6, corrected + 0.6, std_error=0.3),
-        "model": with_spread(9.0, 0.1),  # its distance is the calibration's matter
-        "fitted_q": with_spread(fitted_q, 0.4, details={"lost": lost}),
-        "doubly_robust": with_spread(doubly_robust, 0.4, ess=ess),
-        "per_decision": with_spread(per_decision, 0.4, ess=ess),
+        "model": Estimate.spread(9.0, 0.1),  # its distance is the calibration's matter
+        "fitted_q": Estimate.spread(fitted_q, 0.4, details={"lost": lost}),
+        "doubly_robust": Estimate.spread(doubly_robust, 0.4, ess=ess),
+        "per_decision": Estimate.spread(per_decision, 0.4, ess=ess),
         "logged": Estimate(1.0, 0.5, 1.5, std_error=0.25),
     }
 
@@ -32,7 +31,7 @@ def calibrated(gap=0.1, replayed=False):
     """The error of the gap is 0.2."""
     logged = Estimate(1.0, 0.5, 1.5, std_error=0.25)
     return Calibration(
-        with_spread(1.0 + gap, 0.1), logged, Estimate(gap, gap - 0.4, gap + 0.4, std_error=0.2), replayed
+        Estimate.spread(1.0 + gap, 0.1), logged, Estimate(gap, gap - 0.4, gap + 0.4, std_error=0.2), replayed
     )
 
 

@@ -7,7 +7,7 @@ from vestige.show import encode, estimates
 
 GIVEN = {
     "sure": Estimate(3.0, 2.0, 5.0),
-    "loose": Estimate(4.0, std_error=0.5, reason="spread 0.5, no interval"),
+    "loose": Estimate.spread(4.0, 0.5),
     "bare": Estimate(1.0),
     "none": Estimate.refused("too few"),
 }

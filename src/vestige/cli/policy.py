@@ -229,9 +229,8 @@ def table(found: Evaluation, title: str) -> output.Table:
 
 def _row(words: str, e: Estimate) -> tuple[str, ...]:
     """Value, interval or spread, effective sample size, and what it rests on."""
-    held = math.isfinite(e.low) and math.isfinite(e.high)
-    ends, spread = (f"{number(e.low)} to {number(e.high)}", "-") if held else ("-", number(e.std_error))
-    said = e.reason if not e.known else "; ".join(e.notes)
+    ends, spread = (f"{number(e.low)} to {number(e.high)}", "-") if e.verdict == "ok" else ("-", number(e.std_error))
+    said = "; ".join(filter(None, (e.reason, *e.notes)))
     return (words, number(e.value), ends, spread, number(e.ess), said)
 
 

@@ -3,10 +3,9 @@
 A verdict says what the interval is worth:
 - "ok": a two-sided promise, [low, high] holds the truth at `level`;
 - "at least": only `low` is a promise, because the value falls short on average and by an unknown amount;
+- "spread": there is no interval (`low` and `high` are NaN). `std_error` says how far resampling moves the value, and
+  promises nothing: what else is wrong with the value, a bias most of all, is not in it;
 - "refused": the samples cannot carry the number; it is NaN and `reason` says why in one sentence.
-
-A number without an interval (`low` and `high` NaN) promises nothing, whatever its verdict. Where `std_error` stands
-beside it, that is a spread: how far resampling moves the number. `reason` then says "spread ..., no interval".
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-Verdict = Literal["ok", "at least", "refused"]
+Verdict = Literal["ok", "at least", "spread", "refused"]
 NAN = math.nan
+SPREAD_DIGITS = 2  # of a spread that is shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +35,7 @@ class Estimate:
     n, ess
         How many samples it rests on, and what they are worth.
     verdict, reason
-        See the module; `reason` is empty where the verdict is "ok" and there is an interval.
+        See the module; `reason` is empty where the verdict is "ok".
     name
         What was estimated, as in "kl".
     notes
@@ -49,6 +49,8 @@ class Estimate:
     js 0.25 [0.2, 0.3]
     >>> print(Estimate(2.0, 1.5, 2.5, verdict="at least", reason="overfitted: more samples would help", name="kl"))
     kl at least 1.5 (overfitted: more samples would help)
+    >>> print(Estimate.spread(12.5, 0.6, name="value"))
+    value 12.5, spread 0.6
     >>> print(Estimate.refused("The rows do not overlap.", name="kl"))
     kl refused: The rows do not overlap.
     >>> Estimate(0.25, 0.2, 0.3, name="js")
@@ -74,12 +76,22 @@ class Estimate:
         return cls(NAN, verdict="refused", reason=reason, **fields)
 
     @classmethod
+    def spread(cls, value: Any, std_error: Any, **fields: Any) -> Self:  # noqa: ANN401 - fields of Estimate
+        """A number and how far resampling moves it, without an interval."""
+        return cls(value, std_error=std_error, verdict="spread", **fields)
+
+    @classmethod
     def normal(cls, value: Any, std_error: Any, level: float = 0.95, **fields: Any) -> Self:  # noqa: ANN401 - see above
         """With the normal interval of its standard error."""
         from scipy.special import ndtri  # imported late: a table of the shell needs no scipy
 
         reach = float(ndtri((1 + level) / 2)) * std_error
         return cls(value, value - reach, value + reach, level, std_error, **fields)
+
+    def without_interval(self, reason: str) -> Self:
+        """The same number as a spread; what was its interval stands in `details`, under "withdrawn"."""
+        details = {**self.details, "withdrawn": (self.low, self.high)}
+        return self.but(low=NAN, high=NAN, verdict="spread", reason=reason, details=details)
 
     def withdrawn(self, reason: str) -> Self:
         """The same, but refused after all."""
@@ -115,6 +127,9 @@ def rendered(estimate: Estimate, digits: int = 4) -> str:
     why = f" ({e.reason})" if e.reason else ""
     if e.verdict == "at least":
         return f"at least {figure(e.low, digits)}{why}"
+    if e.verdict == "spread":
+        told = "" if _unknown(e.std_error) else f", spread {figure(e.std_error, min(digits, SPREAD_DIGITS))}"
+        return f"{figure(e.value, digits)}{told}{why}"
     interval = "" if _unknown(e.low) and _unknown(e.high) else f" [{figure(e.low, digits)}, {figure(e.high, digits)}]"
     return f"{figure(e.value, digits)}{interval}{why}"
 

@@ -15,8 +15,8 @@ an interval is Student's quantile of those times its root. `mean (x_e - x_b)` ma
 logged episodes; the covariance of both means is taken along (`error_of`).
 
 **A spread is no interval.** `HOLDS` names the estimates whose intervals held the truth in at least 90 % of the cells of
-`python -m benchmarks policy`. All others are numbers with a spread: `low` and `high` are NaN, `std_error` says how far
-resampling moves the value, and `reason` says so in words.
+`python -m benchmarks policy`. All others have the verdict "spread": no ends, and a `std_error` that says how far
+resampling moves the value. So has everything of a single member, which does not know how far another would be.
 
 **From logged episodes alone**: the mean return, importance sampling, and doubly robust estimates.
 
@@ -58,7 +58,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
@@ -361,25 +360,11 @@ def error_of(
     return parts
 
 
-def with_spread(value: float, error: float, **fields: Any) -> Estimate:  # noqa: ANN401 - fields of Estimate
-    """A number and how far resampling moves it, which is no interval."""
-    told = f"spread {error:.3g}, no interval" if math.isfinite(error) else "no interval"
-    return Estimate(value, std_error=error, reason=told, **fields)
-
-
-def without_interval(found: Estimate, why: str) -> Estimate:
-    """The same number with what was its interval as a spread."""
-    if not math.isfinite(found.low):
-        return found
-    details = dict(found.details) | {"withdrawn": (found.low, found.high)}
-    return with_spread(found.value, found.std_error, ess=found.ess, notes=(*found.notes, why), details=details)
-
-
 def _valued(name: str, value: float, parts: list[tuple[float, int]], note: str) -> Estimate:
     """With an interval if it is one of those that hold, else with a spread."""
     error = math.sqrt(sum(variance for variance, _ in parts))
-    if name not in HOLDS or not math.isfinite(error):
-        return with_spread(value, error, notes=(note,))
+    if name not in HOLDS or len(parts) < 2:
+        return Estimate.spread(value, error, notes=(note,))
     reach = reach_of(parts)
     return Estimate(value, value - reach, value + reach, LEVEL, error, notes=(note,))
 
@@ -408,7 +393,7 @@ def _resampled(
 ) -> Estimate:
     """The first value with the spread of the others, its resamples; what it rests on in words and numbers."""
     details = {} if pareto_k is None else {"pareto_k": pareto_k}
-    return with_spread(float(values[0]), float(values[1:].std()), ess=ess, notes=(said,), details=details)
+    return Estimate.spread(float(values[0]), float(values[1:].std()), ess=ess, notes=(said,), details=details)
 
 
 def from_weights(
@@ -447,11 +432,11 @@ def from_weights(
         value, low, high, size, alpha = (float(x[-1]) for x in (c.values, c.low, c.high, c.ess, c.alpha))
         details = {"alpha": alpha} if tails[name] is None else {"pareto_k": tails[name], "alpha": alpha}
         error = (high - low) / (2 * RANGE)
-        found[name] = with_spread(value, error, ess=size, notes=(notes[name],), details=details | _ends(low, high))
+        found[name] = Estimate.spread(value, error, ess=size, notes=(notes[name],), details=details | _ends(low, high))
     control = shuffled(tempered, returns, resamples, generator=rng.fork(seed, "shuffled"))
     permuted = "the same weights, permuted at random"
     ends = _ends(*interval(control))
-    found["shuffled"] = with_spread(float(control.mean()), float(control.std()), notes=(permuted,), details=ends)
+    found["shuffled"] = Estimate.spread(float(control.mean()), float(control.std()), notes=(permuted,), details=ends)
     return found, curves, control
 
 
@@ -521,4 +506,4 @@ def _fitted(known: FittedQ) -> Estimate:
         note += f"; {known.lost:.0%} of the resamples diverged"
     else:
         error = float(known.resampled.std())
-    return with_spread(known.value, error, notes=(note,), details={"lost": known.lost})
+    return Estimate.spread(known.value, error, notes=(note,), details={"lost": known.lost})

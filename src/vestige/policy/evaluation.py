@@ -56,8 +56,6 @@ from vestige.policy.estimators import (
     from_logs,
     from_simulated,
     from_weights,
-    with_spread,
-    without_interval,
 )
 from vestige.policy.logs import Logs
 from vestige.policy.policies import Policy, require_bounds, require_inside, require_widths
@@ -363,8 +361,9 @@ def evaluate(
         report["classifiers"] = ratio.report_ | {"ratios_cut": float((within != log_ratio).double().mean())}
     ordered = {name: estimates[name] for name in ORDER}
     if not calibration.holds or disagreements(estimates):
-        why = "the interval is withdrawn: see the warnings"
-        ordered |= {name: without_interval(ordered[name], why) for name in (*LEADS, *OTHERS)}
+        why = "its interval is withdrawn, see the warnings"
+        held = [name for name in (*LEADS, *OTHERS) if ordered[name].verdict == "ok"]
+        ordered |= {name: ordered[name].without_interval(why) for name in held}
     report_progress(1.0, "done")
     return Evaluation(ordered, calibration, horizon, outside, verdict, warnings, **extra, report=report)
 
@@ -437,7 +436,7 @@ def _calibrated(found: Simulated, logged: Estimate, gap: Estimate, *, replayed: 
     simulated = gap
     if gap.known:
         error = float(found.behaviour.mean(1).std()) if len(found.behaviour) > 1 else math.nan
-        simulated = with_spread(float(found.behaviour.mean()), error)
+        simulated = Estimate.spread(float(found.behaviour.mean()), error)
     return Calibration(simulated, logged, gap, replayed)
 
 

@@ -197,7 +197,7 @@ def estimates(
 ) -> Figure:
     """A row for each Estimate: a dot, its interval as a thick bar with ends, or its spread as a thin dotted line.
 
-    A spread (`std_error` without `low` and `high`) reaches one deviation to either side and has no ends, because it
+    A spread reaches one deviation to either side and has no ends, because it
     promises nothing. What was refused keeps its row, with that word. `reference`: name -> a value, dashed and upright.
     """
     style.named(values, "values", ESTIMATES)
@@ -218,7 +218,7 @@ def estimates(
                     "zorder": 2.0,
                 }
                 axes.errorbar([value], [at], xerr=reach, fmt="none", **thick)
-            elif math.isfinite(float(found.std_error)):
+            elif found.verdict == "spread" and math.isfinite(float(found.std_error)):
                 ends = value - float(found.std_error), value + float(found.std_error)
                 axes.plot(ends, (at, at), color=style.GREY, linestyle=":", linewidth=1.6, zorder=1.8)
             axes.plot([value], [at], marker="o", markersize=6, color=style.BLACK, linestyle="none", label=name)
