@@ -4,6 +4,7 @@ from typing import Any
 
 from vestige.runner import Experiment
 from vestige_papers.beyond.audit import BeyondAudit
+from vestige_papers.beyond.augment import BeyondAugment
 from vestige_papers.beyond.chain import BeyondChain
 from vestige_papers.beyond.matrix import BeyondMatrix
 from vestige_papers.beyond.matrix_images import BeyondMatrixImages
@@ -39,6 +40,7 @@ from vestige_papers.rwalk.tasks import RWalkFig2, RWalkFig3, RWalkFig6
 
 EXPERIMENTS: dict[str, Experiment[Any]] = {
     "beyond-audit": BeyondAudit(),
+    "beyond-augment": BeyondAugment(),
     "beyond-chain": BeyondChain(),
     "beyond-matrix": BeyondMatrix(),
     "beyond-matrix-images": BeyondMatrixImages(),

@@ -128,7 +128,7 @@ def test_training_minimises_the_weighted_loss():
     y = torch.where(wrong, 1 - right, right)
     log_w = torch.where(wrong, -30.0, 0.0).double()
     found = {}
-    for name, log_weights in (("weighted", log_w), ("equal", None)):
+    for name, log_weights in (("weighted", log_w), ("equal", "equal")):
         net = MLP((2,), (8,), 2, seed=0)
         trained = shared.train(net, weights.augment(None, (x, y), log_weights), batch=32, steps=150, lr=1e-2, seed=0)
         assert not trained.training
@@ -362,7 +362,7 @@ def test_both_learners_heed_weights(learner):
     config = lfiw_table2_covtype.CovtypeConfig(learner=learner, rows=100, epochs=30, hidden=(8,), trees=20)
     test = torch.randn(300, 2, generator=rng.fork(0, "test"))
     found = []
-    for log_w in (torch.where(wrong, -40.0, 0.0).double(), None):
+    for log_w in (torch.where(wrong, -40.0, 0.0).double(), "equal"):
         called = lfiw_table2_covtype.learnt(config, weights.augment(None, (x, y), log_w), test, 2, 0)
         found.append(float((called == (test[:, 0] > 0)).double().mean()))
     assert found[0] > 0.9

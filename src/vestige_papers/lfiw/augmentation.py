@@ -106,7 +106,7 @@ def training_sets(
     shuffled = log_weights[torch.randperm(len(log_weights), generator=rng.fork(seed, "shuffle"))]
     kinds = {REAL: (real, None, None)}
     for first, rows in ((None, (MADE, MADE_WEIGHTED, MADE_SHUFFLED)), (real, (BOTH, BOTH_WEIGHTED, BOTH_SHUFFLED))):
-        for row, log_w in zip(rows, (None, log_weights, shuffled), strict=True):
+        for row, log_w in zip(rows, ("equal", log_weights, shuffled), strict=True):
             kinds[row] = (first, made, log_w)  # type: ignore[assignment]
     return {row: weights.augment(*kinds[row], real_share=share) for row in ROWS}
 

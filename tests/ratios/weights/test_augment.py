@@ -75,14 +75,17 @@ def test_losses_of_whole_decks_average_to_the_loss_of_the_set():
 
 def test_every_deck_holds_every_row_once():
     real, generated, _ = sides(n=7, m=5)
-    got = weights.augment(real, generated)
+    got = weights.augment(real, generated, "equal")
     dealt = list(got.batches(3, 7, generated=5))
     seen = torch.cat([b.y[:3] for b in dealt]).reshape(3, 7).sort(1).values
     assert torch.equal(seen, torch.from_numpy(np.sort(real[1])).expand(3, 7))
     assert all(torch.equal(b.y[3:].sort().values, torch.from_numpy(np.sort(generated[1]))) for b in dealt)
     orders = {tuple(b.y[3:].tolist()) for b in dealt}
     assert len(orders) > 1
-    assert len(next(got.batches(3, 1)).x) == 6  # as many of either, unless told
+    # Unless told as many as their mass is worth: 5 of 7 here, all of it or more there, at least one.
+    assert len(next(got.batches(3, 1)).x) == 3 + 2
+    assert len(next(weights.augment(real, generated, "equal", real_share=0.3).batches(3, 1)).x) == 6
+    assert len(next(weights.augment(real, generated, [-20.0] * 5).batches(3, 1)).x) == 4
 
 
 def test_either_side_may_stand_alone():
@@ -106,8 +109,8 @@ def test_rows_of_weight_zero_are_left_out():
     real, generated, log_w = sides()
     log_w[:3] = -math.inf
     got, without = (
-        weights.augment(real, generated, log_w),
-        weights.augment(real, tuple(part[3:] for part in generated), log_w[3:]),
+        weights.augment(real, generated, log_w, real_share=0.5),
+        weights.augment(real, tuple(part[3:] for part in generated), log_w[3:], real_share=0.5),
     )
     assert np.array_equal(got.x, without.x)
     assert np.array_equal(got.weights, without.weights)
@@ -122,12 +125,12 @@ def test_a_gradient_reaches_the_losses():
 def test_what_goes_in_comes_out_and_is_not_touched():
     images, labels = torch.arange(48, dtype=torch.uint8).reshape(3, 4, 4), torch.tensor([0, 1, 2])
     before = images.clone()
-    got = weights.augment((images, labels), (images[:1], labels[:1]))
+    got = weights.augment((images, labels), (images[:1], labels[:1]), "equal")
     assert torch.equal(got.x, torch.cat([images, images[:1]]))
     assert (got.x.dtype, got.y.dtype, got.weights.dtype) == (torch.uint8, torch.int64, torch.float64)
     assert torch.equal(images, before)
     table = pd.DataFrame({"a": [1.0, 2.0], "b": [0.0, 1.0]})
-    told = weights.augment((table, pd.Series([0, 1])), (table * 2, [1, 0]))
+    told = weights.augment((table, pd.Series([0, 1])), (table * 2, [1, 0]), "equal")
     assert list(told.x.columns) == ["a", "b"]
     assert told.x["a"].tolist() == [1, 2, 2, 4]
     assert told.y.tolist() == [0, 1, 1, 0]
@@ -158,7 +161,7 @@ def test_bad_input_is_refused_before_any_work():
     ]:
         with pytest.raises(InputError, match=told):
             weights.augment(**bad)
-    got = weights.augment(real, generated)
+    got = weights.augment(real, generated, "equal")
     for bad in ({"size": 0, "steps": 1}, {"size": 1, "steps": 0}, {"size": 1, "steps": 1, "generated": 0}):
         with pytest.raises(InputError, match=r"of Augmented\.batches must be at least 1"):
             got.batches(**bad)  # at the call, not at the first batch

@@ -3,7 +3,8 @@
 `q` is the model whose samples are weighted, `p` the data that they shall stand for; a weight is r = p/q.
 """
 
-from vestige.ratios.weights.augment import Augmented, Batch, augment, weighted_loss
+from vestige.ratios.weights.augment import Augmented, Batch, augment, generated_weights, mass_per_row, weighted_loss
+from vestige.ratios.weights.choice import Choice
 from vestige.ratios.weights.diagnosis import (
     Diagnosis,
     Smoothed,
@@ -21,6 +22,7 @@ from vestige.ratios.weights.transforms import Tempered, clip, flatten, from_log_
 __all__ = [
     "Augmented",
     "Batch",
+    "Choice",
     "Diagnosis",
     "Smoothed",
     "Tempered",
@@ -32,6 +34,8 @@ __all__ = [
     "expectation",
     "flatten",
     "from_log_ratio",
+    "generated_weights",
+    "mass_per_row",
     "max_share",
     "mean_weight",
     "pareto_smooth",
