@@ -18,6 +18,7 @@ PUBLIC = {
     "Vestige",
     "__version__",
     "audit",
+    "augment",
     "chains",
     "checks",
     "compare",

@@ -8,6 +8,7 @@
 
     found = vs.compare(real, fake)                              # metrics and divergences, with intervals
     weights = vs.weigh(real, fake)                              # weights that correct a model's bias
+    train = vs.augment(real, fake, label="y").table             # both, with weights to train on
 
 Packages are loaded when they are first used, so that `import vestige` is quick.
 """
@@ -52,6 +53,7 @@ NAMES = {
     "PrivateVestige": "vestige.vestiges",
     "Record": "vestige.continual.record",
     "Vestige": "vestige.vestiges",
+    "augment": "vestige.vestiges",
     "compare": "vestige.vestiges",
     "keep": "vestige.vestiges",
     "load": "vestige.vestiges",

@@ -426,8 +426,18 @@ def divergence_numbers(name: str) -> dict[str, Any]:
 # Weights.
 
 WEIGHTS = (
-    *("augment", "clip", "diagnose", "ess", "expectation", "flatten", "from_log_ratio", "max_share", "mean_weight"),
-    *("pareto_smooth", "resample", "self_normalise", "tail_index", "temper", "weighted_loss"),
+    *("augment", "clip", "diagnose", "ess", "expectation", "flatten", "from_log_ratio", "generated_weights"),
+    *(
+        "mass_per_row",
+        "max_share",
+        "mean_weight",
+        "pareto_smooth",
+        "resample",
+        "self_normalise",
+        "tail_index",
+        "temper",
+        "weighted_loss",
+    ),
 )
 
 
@@ -436,7 +446,9 @@ def weight_numbers(name: str) -> dict[str, Any]:
     w = vs.weights
     log_w = torch.from_numpy(1.3 * normal(60, 1, 21)[:, 0] - 0.5)
     values = torch.from_numpy(normal(60, 2, 22))
-    if name in ("ess", "max_share", "mean_weight", "tail_index"):
+    if name == "generated_weights":
+        return {f"min_ess={least}": listed(w.generated_weights(log_w, least)[:8]) for least in (None, 0.6)}
+    if name in ("ess", "mass_per_row", "max_share", "mean_weight", "tail_index"):
         return {"value": number(getattr(w, name)(log_w))}
     if name in ("from_log_ratio", "self_normalise"):
         return {"log_weights": listed(getattr(w, name)(log_w)[:8])}

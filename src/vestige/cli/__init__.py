@@ -41,6 +41,7 @@ from tyro.conf import Positional
 
 from vestige.cli import output
 from vestige.cli.audit import AuditVerb
+from vestige.cli.augment import AugmentVerb
 from vestige.cli.demo.verb import DemoVerb
 from vestige.cli.keep import KeepVerb, MergeVerb, ShowVerb
 from vestige.cli.listing import DataVerb, ListVerb
@@ -80,6 +81,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "merge": MergeVerb,
     "compare": CompareVerb,
     "weigh": WeighVerb,
+    "augment": AugmentVerb,
     "matrix": MatrixVerb,
     "audit": AuditVerb,
     "monitor": MonitorVerb,

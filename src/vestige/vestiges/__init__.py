@@ -1,6 +1,8 @@
-"""What remains of deleted rows (`keep`); two sets, with rows or without, compared (`compare`) and weighed (`weigh`)."""
+"""What remains of deleted rows (`keep`); two sets, with rows or without, compared (`compare`), weighed
+(`weigh`) and joined to train on (`augment`)."""
 
 from vestige.vestiges import attack
+from vestige.vestiges.augmenting import AugmentedTable, augment
 from vestige.vestiges.fid_statistics import FidStatistics
 from vestige.vestiges.keep import append, keep
 from vestige.vestiges.lines import metric_estimates
@@ -13,6 +15,7 @@ from vestige.vestiges.weighing import Weighing, weigh
 
 __all__ = [
     "STEPS",
+    "AugmentedTable",
     "Comparison",
     "FidStatistics",
     "Guarantee",
@@ -22,6 +25,7 @@ __all__ = [
     "Weighing",
     "append",
     "attack",
+    "augment",
     "compare",
     "keep",
     "load",

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -50,7 +50,7 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, Kind, as_tensor
-from vestige.ratios.weights.choice import FOLDS, REAL, UNWEIGHTED, WEIGHTED, Choice, Split, choose_arm
+from vestige.ratios.weights.choice import FOLDS, REAL, UNWEIGHTED, WEIGHTED, Choice, Split, Weigh, choose_arm
 from vestige.ratios.weights.diagnosis import Diagnosis, diagnose, mean_weight
 from vestige.ratios.weights.joint import FIT_ROWS, beside_labels, held_out_joint
 from vestige.ratios.weights.transforms import kish, log_weight_vector, self_normalise, temper
@@ -247,8 +247,8 @@ def augment(
         split = Split.of(
             held["real"], None if validation is None else _rows(validation, "validation", owner), folds, seed=seed
         )
-        how = {"estimator": estimator, "min_ess": min_ess, "rows": rows}
-        weigh = _fold_weights((x, y), log_w if log_weights is not None else None, how)
+        own = None if log_weights is None else log_w
+        weigh = fold_weights((x, y), own, estimator=estimator, min_ess=min_ess, rows=rows)
         choice = choose_arm(split, (x, y), weigh, model=model, seed=seed, owner=owner)
     arm = choice.chosen if choice is not None else UNWEIGHTED if equal else WEIGHTED
     facts = {"arm": arm, "mass": k, "real_share": share, "diagnosis": diagnosis, "choice": choice}
@@ -267,17 +267,25 @@ def augment(
     return _joined(given, held, torch.cat([ones, w]), **facts)
 
 
-def _fold_weights(
-    generated: tuple[Tensor, Tensor], log_weights: Float[Tensor, " n"] | None, how: Mapping[str, Any]
-) -> Callable[[tuple[Tensor, Tensor], int], Float[Tensor, " n"]]:
-    """Weights of the generated rows beside some of the real ones, of a ratio that knows no others."""
+def fold_weights(
+    generated: tuple[Tensor, Tensor],
+    log_weights: Float[Tensor, " n"] | None = None,
+    *,
+    estimator: str | Ratio = "forest",
+    min_ess: float | None = None,
+    rows: int = FIT_ROWS,
+) -> Weigh:
+    """What weighs the generated rows beside some of the real ones, by a ratio that knows no others (see `choice`).
+
+    Where `log_weights` are given they are taken as they are, whatever rows they were learnt from.
+    """
 
     def weigh(real: tuple[Tensor, Tensor], seed: int) -> Float[Tensor, " n"]:
         log_w = log_weights
         if log_w is None:
             pair = beside_labels(real, generated)
-            log_w = held_out_joint(*pair, estimator=how["estimator"], rows=how["rows"], seed=seed).log_ratio_q
-        return generated_weights(log_w, how["min_ess"])
+            log_w = held_out_joint(*pair, estimator=estimator, rows=rows, seed=seed).log_ratio_q
+        return generated_weights(log_w, min_ess)
 
     return weigh
 
