@@ -65,6 +65,8 @@ CASES = (
     Case(f"compare {{i}}/p.npy {{i}}/q.npy {PAIR} --weights {{i}}/w.npy", ("w.npy",)),
     Case(f"compare {{i}}/p.npy {{i}}/q.npy {PAIR} --weights {{i}}/w.csv", ("w.csv",)),
     *(Case(f"weigh {{i}}/p.{kind} {{i}}/q.{kind} -o {{o}}/w.csv {PAIR} --anyway", (f"q.{kind}",)) for kind in KINDS),
+    Case("augment {i}/p.csv {i}/q.csv -o {o}/t.parquet --rows 60", ("q.csv", "p.csv")),
+    Case("augment {i}/p.parquet {i}/q.parquet -o {o}/t.csv --rows 60", ("q.parquet", "p.parquet")),
     Case("keep {i}/p.csv -o {o}/p.vestige --model {i}/q.csv", ("q.csv", "p.csv")),
     Case("keep {i}/p.npy -o {o}/p.vestige --model {i}/q.npy --allow-copies", ("q.npy",)),
     Case("matrix {i}/R.csv --reference {i}/one.csv --baseline {i}/one.csv", ("R.csv", "R.csv", "one.csv")),

@@ -34,7 +34,7 @@ from vestige.data.readers.tables import read_table
 from vestige.ratios.support import Reach, reach, reachable
 from vestige.ratios.weights import Choice, Diagnosis, diagnose, generated_weights, mass_per_row
 from vestige.ratios.weights.augment import fold_weights
-from vestige.ratios.weights.choice import FOLDS, REAL, UNWEIGHTED, WEIGHTED, Split, choose_arm
+from vestige.ratios.weights.choice import FOLDS, REAL, UNWEIGHTED, WEIGHTED, ValidationSplit, choose_arm
 from vestige.ratios.weights.joint import FIT_ROWS, beside_labels, held_out_joint
 from vestige.show.tables import card
 from vestige.vestiges.batches import is_path
@@ -199,7 +199,7 @@ def augment(
         on_step("validating")
         held = None if validation is None else (coded[2], labels[2])
         weigh = fold_weights((x_hat, y_hat), estimator=estimator, min_ess=min_ess, rows=rows)
-        split = Split.of((x, y), held, folds, seed=seed)
+        split = ValidationSplit.of((x, y), held, folds, seed=seed)
         choice = choose_arm(split, (x_hat, y_hat), weigh, model=model, seed=seed, owner=OWNER)
     arm = WEIGHTED if choice is None else choice.chosen
     parts = [np.ones(len(x))]

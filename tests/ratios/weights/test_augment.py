@@ -1,4 +1,4 @@
-"""Augmented training sets: the mixture of LFIW Eq. 2 by hand, equal exposure to the bit, sums over whole decks."""
+"""Augmented training sets: closed forms of k, the mixture of LFIW Eq. 2, equal exposure to the bit, whole decks."""
 
 import math
 
@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeClassifier
 
 from vestige.core.errors import InputError
-from vestige.ratios import weights
+from vestige.ratios import Forest, weights
 
 
 def sides(n=12, m=20, seed=0):
@@ -165,3 +166,144 @@ def test_bad_input_is_refused_before_any_work():
     for bad in ({"size": 0, "steps": 1}, {"size": 1, "steps": 0}, {"size": 1, "steps": 1, "generated": 0}):
         with pytest.raises(InputError, match=r"of Augmented\.batches must be at least 1"):
             got.batches(**bad)  # at the call, not at the first batch
+
+
+# The mass of a generated row.
+
+WIDE = 1.5  # q = N(0, WIDE^2) beside p = N(0, 1)
+
+
+def normal(n, width=1.0, seed=0):
+    """Rows of two normal columns, and labels that the sign of the first decides."""
+    x = np.random.default_rng(seed).normal(0, width, (n, 2))
+    return x, (x[:, 0] > 0).astype(np.int64)
+
+
+def test_mass_is_the_closed_form_of_a_normal_pair():
+    """E_q[r^2] of N(0, 1) / N(0, s^2) is s^2 / sqrt(2 s^2 - 1), its inverse is the ESS share, and all is in reach."""
+    x = WIDE * np.random.default_rng(0).normal(size=200_000)
+    log_r = math.log(WIDE) - x**2 / 2 * (1 - WIDE**-2)
+    exact = math.sqrt(2 * WIDE**2 - 1) / WIDE**2
+    assert weights.mass_per_row(log_r) == pytest.approx(exact, rel=0.01)
+    got = weights.generated_weights(log_r)
+    assert float(got.mean()) == pytest.approx(weights.mass_per_row(log_r), rel=1e-12)
+    w = np.exp(log_r)
+    by_hand = w.sum() ** 2 / (w**2).sum() / len(w) * min(1, w.mean()) * w / w.mean()
+    assert np.allclose(got, by_hand)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.003])
+def test_mass_is_the_reachable_share_where_weights_are_equal(share):
+    """q is p without a part of it: r is the share that is left, everywhere, and its ESS hides it."""
+    log_w = torch.full((50,), math.log(share), dtype=torch.float64)
+    assert weights.mass_per_row(log_w) == pytest.approx(share)
+    assert torch.allclose(weights.generated_weights(log_w), torch.full((50,), share, dtype=torch.float64))
+
+
+def test_a_mean_weight_above_one_is_an_error_of_the_ratio():
+    log_w = np.random.default_rng(0).normal(size=40)
+    low, high = (weights.mass_per_row(log_w - np.log(np.exp(log_w).mean()) + shift) for shift in (0.0, 2.0))
+    assert low == pytest.approx(high)
+    assert low == pytest.approx(weights.ess(log_w) / 40)
+
+
+def test_tempering_changes_the_ess_and_not_the_reach():
+    log_w = np.random.default_rng(0).normal(0, 2, 500) - 4
+    mean = float(np.exp(log_w).mean())
+    assert mean < 0.5
+    assert weights.mass_per_row(log_w, 0.6) == pytest.approx(0.6 * mean, rel=1e-6)
+    assert float(weights.generated_weights(log_w, 0.6).mean()) == pytest.approx(0.6 * mean, rel=1e-6)
+
+
+def test_a_real_row_weighs_one_and_generated_ones_what_they_are_worth():
+    real, generated, log_w = sides()
+    log_w = log_w - 2
+    got = weights.augment(real, generated, log_w)
+    w = np.exp(log_w)
+    k = w.sum() ** 2 / (w**2).sum() / 20 * min(1.0, w.mean())
+    assert np.array_equal(got.weights[:12], np.ones(12))
+    assert np.allclose(got.weights[12:], k * w / w.mean())
+    assert got.mass == pytest.approx(k)
+    assert got.weights[12:].sum() == pytest.approx(20 * k)
+    assert (got.arm, got.real_share) == ("weighted", None)
+    assert "12 real and 20 generated rows, weighted: k = " in repr(got)
+    zero = np.where(np.arange(20) < 5, -np.inf, log_w)  # rows of weight zero are left out, and count among those drawn
+    left = weights.augment(real, generated, zero)
+    assert left.n_generated == 15
+    assert left.weights[12:].sum() == pytest.approx(20 * weights.mass_per_row(zero))
+
+
+FOREST = Forest(trees=60)
+
+
+def test_a_generator_that_draws_from_the_data_is_pooled():
+    got = weights.augment(normal(500), normal(1000, seed=1), estimator=FOREST)
+    assert got.mass == pytest.approx(1, abs=0.1)
+    assert got.diagnosis.accuracy == pytest.approx(0.5, abs=0.05)
+
+
+def test_half_of_the_data_in_reach_is_half_the_mass():
+    x, y = normal(2000, seed=1)
+    lost = weights.augment(normal(800), (x[x[:, 1] < 0], y[x[:, 1] < 0]), estimator=FOREST)
+    assert lost.mass == pytest.approx(0.5, abs=0.1)
+    assert lost.diagnosis.ess_fraction > 0.8
+
+
+def test_a_generator_that_shares_nothing_leaves_the_real_rows():
+    real, (x, y) = normal(300), normal(900, seed=1)
+    got = weights.augment(real, (x + 30, 1 - y), estimator=FOREST)
+    assert got.mass < 0.01
+    assert got.weights[300:].sum() < 5
+    fit, alone = (DecisionTreeClassifier(max_depth=3, random_state=0).fit(*rows)
+                  for rows in ((got.x, got.y, got.weights), real))  # fmt: skip
+    fresh = normal(500, seed=2)[0]
+    assert np.array_equal(fit.predict(fresh), alone.predict(fresh))
+    half = weights.augment(real, (x + 30, 1 - y), np.zeros(900), real_share=0.5)
+    assert half.weights[300:].sum() == pytest.approx(300)
+
+
+def test_weights_see_labels():
+    """Rows are alike on both sides; of the labels that are generated every second one is wrong."""
+    real, (x, y) = normal(400), normal(800, seed=1)
+    wrong = np.arange(800) % 2 == 0
+    got = weights.augment(real, (x, np.where(wrong, 1 - y, y)), estimator=FOREST)
+    w = got.weights[400:]
+    assert w[~wrong].mean() > 4 * w[wrong].mean()
+    numbers = weights.augment((real[0], real[1].astype(float)), (x, np.where(wrong, 5.0, y)), estimator=FOREST)
+    assert numbers.weights[400:][~wrong].mean() > 4 * numbers.weights[400:][wrong].mean()
+
+
+def test_same_seed_same_weights_and_arguments_are_untouched():
+    real, made = normal(100), normal(200, seed=1)
+    before = made[0].copy()
+    one, two, other = (weights.augment(real, made, estimator=FOREST, seed=seed).weights for seed in (0, 0, 1))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+    assert np.array_equal(made[0], before)
+
+
+def test_other_estimators_and_few_fitted_rows():
+    """Rows beyond those that were fitted on get weights too; others than forests are cross-fitted."""
+    real, (x, y) = normal(60), normal(90, seed=1)
+    for estimator in (Forest(trees=20), "ulsif"):
+        got = weights.augment(real, (x * 1.5, y), estimator=estimator, rows=40)
+        assert got.n_generated == 90
+        assert (got.weights > 0).all()
+
+
+def test_what_cannot_be_augmented_is_refused():
+    real, generated, log_w = sides()
+    for bad, told in [
+        ({"real": None, "generated": generated}, "where there are no real rows to learn them from"),
+        ({"real": real, "generated": generated, "log_weights": "even"}, "'log_weights' of weights.augment must be"),
+        ({"real": real, "generated": tuple(part[:5] for part in generated)}, "at least 6 rows to learn weights from"),
+        ({"real": real, "generated": generated, "estimator": "tree"}, "'estimator' of weights.augment must be"),
+        ({"real": real, "generated": generated, "rows": 2}, "'rows'"),
+        ({"real": real, "generated": generated, "min_ess": 0.0}, "'min_ess'"),
+        ({"real": real, "choose": True}, "'choose' of weights.augment must be False without rows of both"),
+        ({"real": real, "generated": generated, "choose": True, "real_share": 0.5}, "'choose'"),
+        ({"real": real, "generated": generated, "model": LinearRegression()}, "'model'.*None unless 'choose'"),
+        ({"real": real, "generated": generated, "log_weights": log_w, "validation": real}, "'validation'.*None unless"),
+    ]:
+        with pytest.raises(InputError, match=told):
+            weights.augment(**bad)

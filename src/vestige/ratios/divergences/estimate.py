@@ -35,7 +35,7 @@ from torch import Tensor
 from vestige.core import Estimate, NotEstimable, checks, rng
 from vestige.core.checks import ArrayLike
 from vestige.ratios.divergences.family import FDivergence, Map, get
-from vestige.ratios.weights import tail_index
+from vestige.ratios.weights.diagnosis import tail_index
 from vestige.ratios.weights.expectation import bootstrap_means, ratio_variance
 from vestige.ratios.weights.transforms import kish
 

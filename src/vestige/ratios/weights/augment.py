@@ -50,7 +50,7 @@ from torch import Tensor
 
 from vestige.core import checks, rng
 from vestige.core.checks import ArrayLike, Kind, as_tensor
-from vestige.ratios.weights.choice import FOLDS, REAL, UNWEIGHTED, WEIGHTED, Choice, Split, Weigh, choose_arm
+from vestige.ratios.weights.choice import FOLDS, REAL, UNWEIGHTED, WEIGHTED, Choice, ValidationSplit, Weigh, choose_arm
 from vestige.ratios.weights.diagnosis import Diagnosis, diagnose, mean_weight
 from vestige.ratios.weights.joint import FIT_ROWS, beside_labels, held_out_joint
 from vestige.ratios.weights.transforms import kish, log_weight_vector, self_normalise, temper
@@ -244,7 +244,7 @@ def augment(
     k = mass_per_row(log_w, min_ess)
     choice = None
     if choose:
-        split = Split.of(
+        split = ValidationSplit.of(
             held["real"], None if validation is None else _rows(validation, "validation", owner), folds, seed=seed
         )
         own = None if log_weights is None else log_w

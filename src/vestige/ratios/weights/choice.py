@@ -37,6 +37,7 @@ REAL, UNWEIGHTED, WEIGHTED = "real only", "unweighted", "weighted"
 ARMS = (REAL, UNWEIGHTED, WEIGHTED)  # the simplest first
 FOLDS = 5
 STANDARD_ERRORS = 1.0  # by which more must be better than less
+ROUNDING = 1e-9  # one row of n is a gain of exactly one standard error, which is none
 ACCURACY, R_SQUARED = "accuracy", "R^2"
 
 LabelledRows = tuple[Tensor, Tensor]
@@ -82,7 +83,7 @@ class Choice:
         return {**plain(self), "why": self.why}
 
 
-class Split(NamedTuple):
+class ValidationSplit(NamedTuple):
     """Real rows, and which of them are held out together; or others that are held out, all at once."""
 
     real: LabelledRows
@@ -125,7 +126,7 @@ class Split(NamedTuple):
 
 
 def choose_arm(
-    split: Split,
+    split: ValidationSplit,
     generated: LabelledRows,
     weigh: Weigh,
     *,
@@ -164,7 +165,7 @@ def decided(scores: dict[str, Float[Tensor, " n"]], classes: bool, model: str, f
     best = max(ARMS, key=lambda arm: float(scores[arm].mean()))  # of equals the first
     for arm in ARMS:
         lacks = _mean(scores[best] - scores[arm])
-        if lacks.value <= STANDARD_ERRORS * lacks.std_error:
+        if lacks.value <= STANDARD_ERRORS * lacks.std_error * (1 + ROUNDING):
             break
     means = {name: _mean(one) for name, one in scores.items()}
     gains = {name: _mean(scores[name] - scores[REAL]) for name in ARMS if name != REAL}

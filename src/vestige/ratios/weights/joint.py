@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -29,8 +29,6 @@ from vestige.core import checks, rng
 
 if TYPE_CHECKING:
     from vestige.ratios.base import Ratio
-
-Ask: TypeAlias = "Callable[[Tensor], Tensor]"
 
 FIT_ROWS = 20_000  # of either side that a ratio is fitted on
 FOLDS = 3  # of estimators that hold nothing out by themselves
@@ -105,7 +103,7 @@ def held_out_joint(
     ratio = dataclasses.replace(estimator)
     if isinstance(ratio, Forest | Stack):
         ratio.fit(part.p, part.q, seed=seed)
-        held, ask = (ratio.held_out_p_, ratio.held_out_q_), cast("Ask", ratio.log_ratio)
+        held, ask = (ratio.held_out_p_, ratio.held_out_q_), cast("Callable[[Tensor], Tensor]", ratio.log_ratio)
     else:
         found = cross_fit(ratio, part, folds=FOLDS, calibrated=True, seed=seed)
         held, ask = (found.log_ratio_p, found.log_ratio_q), found.ratio.log_ratio
