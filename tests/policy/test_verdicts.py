@@ -3,7 +3,7 @@
 import pytest
 
 from vestige.core import Estimate
-from vestige.policy.evaluation import Calibration, disagreements, judge
+from vestige.policy.evaluation import Calibration, disagreements, judge, withdrawal
 
 FINE = {
     "outside": 0.01,
@@ -83,6 +83,13 @@ def test_a_spread_of_one_episode_does_not_disagree():
 def test_a_refused_estimate_does_not_disagree_and_the_model_leads_without_a_correction():
     found = estimates() | {"corrected": Estimate.refused("none"), "per_decision": Estimate.refused("none")}
     assert disagreements(found) == ["fitted_q", "doubly_robust"]
+
+
+def test_why_an_interval_is_withdrawn():
+    assert withdrawal(estimates(), calibrated()) == ""
+    assert withdrawal(estimates(), calibrated(0.41)) == "no interval: the model does not reproduce the logs"
+    assert withdrawal(estimates(fitted_q=7.0), calibrated()) == "no interval: estimates disagree"
+    assert withdrawal(estimates(), calibrated(replayed=True)) == "no interval without the policy that ran"
 
 
 def test_a_missing_fitted_q_is_said():

@@ -22,7 +22,8 @@ more often than towards it (REPRODUCTIONS.md, lfiw-table3).
 
 All are over the first `horizon` steps. What has an interval held the truth in at least 90 % of measured cells
 (`estimators`); everything else has a spread, which promises nothing. An interval is withdrawn where the calibration is
-off by more than its error or where estimates disagree beyond theirs.
+off by more than its error, where estimates disagree beyond theirs, and where logged actions had to be replayed: with
+those it held less often.
 
 `judge` says it in words: limits are fields of `Limits`, and each sentence names its number. `coverage` asks whether the
 policy goes where the logs have been: the share of simulated steps that lie beyond them. Beyond is further from the mean
@@ -124,6 +125,15 @@ def disagreements(estimates: Mapping[str, Estimate]) -> list[str]:
         return abs(other.value - lead.value) > Limits.apart * math.hypot(*errors)
 
     return [name for name in OTHERS if apart(estimates[name])]
+
+
+def withdrawal(estimates: Mapping[str, Estimate], calibration: Calibration) -> str:
+    """Why no estimate of the policy may have an interval; empty where nothing speaks against one."""
+    if not calibration.holds:
+        return "no interval: the model does not reproduce the logs"
+    if disagreements(estimates):
+        return "no interval: estimates disagree"
+    return "no interval without the policy that ran" if calibration.replayed else ""
 
 
 UNANSWERED = (
@@ -269,7 +279,8 @@ def evaluate(
     Parameters
     ----------
     behaviour
-        The policy that ran. Without it the logged actions are replayed in the model where it would be simulated.
+        The policy that ran. Without it the logged actions are replayed in the model where it would be simulated, and no
+        interval is given.
     rollouts
         "mean": a trajectory follows the model's means; "noise": each s' is drawn around them. "auto" begins with means
         and, where the policy that ran does not earn in them what it earned, takes the one of both that comes nearer.
@@ -360,8 +371,7 @@ def evaluate(
         extra = dict(zip(("diagnostics", "curves", "permuted"), weighted, strict=True))
         report["classifiers"] = ratio.report_ | {"ratios_cut": float((within != log_ratio).double().mean())}
     ordered = {name: estimates[name] for name in ORDER}
-    if not calibration.holds or disagreements(estimates):
-        why = "its interval is withdrawn, see the warnings"
+    if why := withdrawal(estimates, calibration):
         held = [name for name in (*LEADS, *OTHERS) if ordered[name].verdict == "ok"]
         ordered |= {name: ordered[name].without_interval(why) for name in held}
     report_progress(1.0, "done")
