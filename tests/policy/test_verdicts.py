@@ -86,10 +86,12 @@ def test_a_refused_estimate_does_not_disagree_and_the_model_leads_without_a_corr
 
 
 def test_why_an_interval_is_withdrawn():
-    assert withdrawal(estimates(), calibrated()) == ""
-    assert withdrawal(estimates(), calibrated(0.41)) == "no interval: the model does not reproduce the logs"
-    assert withdrawal(estimates(fitted_q=7.0), calibrated()) == "no interval: estimates disagree"
-    assert withdrawal(estimates(), calibrated(replayed=True)) == "no interval without the policy that ran"
+    assert withdrawal(estimates(), calibrated(), "good") == ""
+    assert withdrawal(estimates(), calibrated(), "usable with care") == ""
+    assert withdrawal(estimates(), calibrated(0.41), "good") == "no interval: the model does not reproduce the logs"
+    assert withdrawal(estimates(fitted_q=7.0), calibrated(), "good") == "no interval: estimates disagree"
+    assert withdrawal(estimates(), calibrated(), "unreliable").startswith("no interval: the model leaves")
+    assert withdrawal(estimates(), calibrated(replayed=True), "good") == "no interval without the policy that ran"
 
 
 def test_a_missing_fitted_q_is_said():

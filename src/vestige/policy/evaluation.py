@@ -22,8 +22,8 @@ more often than towards it (REPRODUCTIONS.md, lfiw-table3).
 
 All are over the first `horizon` steps. What has an interval held the truth in at least 90 % of measured cells
 (`estimators`); everything else has a spread, which promises nothing. An interval is withdrawn where the calibration is
-off by more than its error, where estimates disagree beyond theirs, and where logged actions had to be replayed: with
-those it held less often.
+off by more than its error, where estimates disagree beyond theirs, where the verdict is "unreliable", and where logged
+actions had to be replayed: with those it held less often.
 
 `judge` says it in words: limits are fields of `Limits`, and each sentence names its number. `coverage` asks whether the
 policy goes where the logs have been: the share of simulated steps that lie beyond them. Beyond is further from the mean
@@ -127,12 +127,14 @@ def disagreements(estimates: Mapping[str, Estimate]) -> list[str]:
     return [name for name in OTHERS if apart(estimates[name])]
 
 
-def withdrawal(estimates: Mapping[str, Estimate], calibration: Calibration) -> str:
+def withdrawal(estimates: Mapping[str, Estimate], calibration: Calibration, verdict: str) -> str:
     """Why no estimate of the policy may have an interval; empty where nothing speaks against one."""
     if not calibration.holds:
         return "no interval: the model does not reproduce the logs"
     if disagreements(estimates):
         return "no interval: estimates disagree"
+    if verdict == "unreliable":
+        return "no interval: the model leaves what the logs have seen"
     return "no interval without the policy that ran" if calibration.replayed else ""
 
 
@@ -371,7 +373,7 @@ def evaluate(
         extra = dict(zip(("diagnostics", "curves", "permuted"), weighted, strict=True))
         report["classifiers"] = ratio.report_ | {"ratios_cut": float((within != log_ratio).double().mean())}
     ordered = {name: estimates[name] for name in ORDER}
-    if why := withdrawal(estimates, calibration):
+    if why := withdrawal(estimates, calibration, verdict):
         held = [name for name in (*LEADS, *OTHERS) if ordered[name].verdict == "ok"]
         ordered |= {name: ordered[name].without_interval(why) for name in held}
     report_progress(1.0, "done")
