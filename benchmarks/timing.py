@@ -7,6 +7,9 @@ Only ratios taken in one run mean anything: the machine's speed drifts, and it d
 they take turns. `race` calls each once to warm up (imports, allocators, caches), then round after round in the given
 order, and returns the median of `time.process_time`, which counts the work of every thread and no waiting.
 
+`paired` is for ratios near one, on a machine that others use too: many short rounds, and of each contender the median
+of its ratios to the reference of the same round, so that a slow spell meets both sides of a ratio.
+
 `floor` is the time of the products that no implementation of the same definition can avoid, written out with plain
 matrix calls in the benchmark; ours divided by it says how much is left to win.
 """
@@ -87,3 +90,12 @@ def race(
             if not taken[name] or sum(taken[name]) + taken[name][-1] <= share:
                 taken[name].append(cpu_seconds(call))
     return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def paired(contenders: Mapping[str, Callable[[], object]], reference: str, *, rounds: int) -> dict[str, float]:
+    """CPU seconds of each contender: the reference's median times the median of the ratios within a round."""
+    for call in contenders.values():
+        call()
+    taken = [{name: cpu_seconds(call) for name, call in contenders.items()} for _ in range(rounds)]
+    unit = statistics.median(each[reference] for each in taken)
+    return {name: unit * statistics.median(each[name] / each[reference] for each in taken) for name in contenders}

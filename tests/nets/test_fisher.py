@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from vestige.core import rng
 from vestige.nets import MLP, ResNet18, Table4, build_net, fisher
-from vestige.nets.fisher import fisher_batch, fisher_empirical, fisher_true
+from vestige.nets.fisher import can_follow, fisher_batch, fisher_empirical, fisher_true, following
 
 
 def convolutional():
@@ -134,6 +134,32 @@ class TestAgainstALoop:
             assert net.training is training
             assert all(p.grad is None for p in net.parameters())
         assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["mlp", "grown", "ours"])
+def test_a_training_pass_that_is_followed_shows_the_fisher_of_its_batch(name):
+    ours = build_net("conv", (1, 8, 8), 3, hidden=(4,), seed=0), torch.rand(12, 1, 8, 8, generator=rng.fork(0, "x"))
+    net, x, y = (cases() | {"ours": (*ours, cases()["mlp"][2])})[name]
+    assert can_follow(net)
+    with following(net) as seen:
+        functional.cross_entropy(net(x), y).backward()
+    found, expected = seen.fisher(), fisher_empirical(net, x, y)
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        torch.testing.assert_close(found[key], value, rtol=1e-5, atol=1e-9)
+    with following(net) as again:
+        pass
+    net(x).sum().backward()
+    assert not again.seen, "what comes afterwards is not followed"
+
+
+def test_networks_that_train_as_another_function_are_not_followed():
+    """Dropout and batch norm in training, frozen layers, layers that nobody vouches for."""
+    made = cases()
+    assert not any(can_follow(made[name][0]) for name in ("conv", "residual", "table4", "resnet18"))
+    frozen = made["mlp"][0]
+    frozen.head.weight.requires_grad_(False)
+    assert not can_follow(frozen)
 
 
 def test_the_true_fisher_is_the_hessian_of_a_logistic_regression():

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from vestige.core import NotFitted, StoreError, checks
 from vestige.core.checks import ArrayLike, declared, learnt
+from vestige.core.machine import on_cpu
 from vestige.core.rounding import ROWS_TOGETHER
 from vestige.densities.exclusive import ExclusiveColumns
 from vestige.store.stored import Stored
@@ -58,6 +59,7 @@ class Density(Stored, ABC):
     def check(self) -> None:
         """Refuse options that do not go together, or that `option` cannot say."""
 
+    @on_cpu()
     def fit(self, cells: ArrayLike, kinds: Sequence[str] | None = None, *, seed: int = 0) -> Self:
         """Learn the distribution of the rows of `cells`; `kinds` of its columns, None: numbers. Returns self."""
         owner = f"{type(self).__name__}.fit"
@@ -76,6 +78,7 @@ class Density(Stored, ABC):
         self.__dict__.update(learnt_now.__dict__)
         return self
 
+    @on_cpu()
     def draw(self, n: int, *, seed: int = 0) -> Float64[Tensor, "n c"]:
         """`n` rows of cells; the same seed gives the same rows."""
         owner = f"{type(self).__name__}.draw"
@@ -84,6 +87,7 @@ class Density(Stored, ABC):
         drawn = self._draw(n, checks.whole(seed, "seed", owner))
         return drawn if self.exclusive_ is None else self.exclusive_.spread(drawn)
 
+    @on_cpu()
     def log_density(self, cells: ArrayLike) -> Float64[Tensor, " n"]:
         """log p of each row, in nats per unit of its numbers; of what has a chance by itself (atoms, codes, numbers of
         a lattice, missing values) that chance. A value that no draw has counts as the one that it is read as.

@@ -21,6 +21,7 @@ says which layer goes which way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from vestige.core import InputError
+from vestige.nets.classifier import Dropout
 from vestige.nets.training import evaluating
 
 Diagonal = dict[str, Tensor]
@@ -210,6 +212,59 @@ def listening(net: nn.Module, known: set[str]) -> Iterator[list[Layer]]:
     finally:
         for p in frozen:
             p.requires_grad_()
+        for handle in handles:
+            handle.remove()
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a training pass showed of every layer: its names, its inputs, the gradient at its output."""
+
+    seen: list[tuple[nn.Module, tuple[str, str], Tensor, Tensor]]
+
+    @torch.no_grad()
+    def fisher(self) -> Diagonal:
+        """`fisher_empirical` of the rows that passed, whose mean loss was followed.
+
+        With a mean over n rows the gradient at row i is 1/n of that of its own loss.
+        """
+        total = Diagonal()
+        for module, names, a, g in self.seen:
+            squares = _SQUARES[type(module)](module, a, g * math.sqrt(len(a)))
+            total |= dict(zip(names, squares, strict=True))
+        return total
+
+
+def can_follow(net: nn.Module) -> bool:
+    """Whether a training pass shows all that the Fisher takes: layers known, all of them learn, none is another
+    function in training than in evaluation."""
+    moody = (Dropout, nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+    return (
+        _is_ours(net)
+        and all(type(module) in _SQUARES for module in _owned(net).values())
+        and all(p.requires_grad for p in net.parameters())
+        and not any(isinstance(module, moody) for module in net.modules())
+    )
+
+
+@contextmanager
+def following(net: nn.Module) -> Iterator[Followed]:
+    """Within it one training pass of a mean loss is followed, forward and backward, at the price of a few references.
+
+    For networks that `can_follow`.
+    """
+    seen: list[tuple[nn.Module, tuple[str, str], Tensor, Tensor]] = []
+
+    def listen(names: tuple[str, str], module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        output.register_hook(lambda g: seen.append((module, names, inputs[0].detach(), g)))
+
+    handles = [
+        module.register_forward_hook(partial(listen, (f"{path}.weight", f"{path}.bias")))
+        for path, module in _owned(net).items()
+    ]
+    try:
+        yield Followed(seen)
+    finally:
         for handle in handles:
             handle.remove()
 

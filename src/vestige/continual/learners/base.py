@@ -305,14 +305,18 @@ class Learner(ABC):
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that is needed to go on, as flat tensors."""
+        # A copy, so that training on does not change what was saved.
+        return {k: v.detach().clone() for k, v in self._held().items()}
+
+    def _held(self) -> dict[str, Tensor]:
+        """The state itself."""
         state = {f"net.{k}": v for k, v in self.net.state_dict().items()}
         if self.memory is not None:
             state |= {f"memory.{k}": v for k, v in self.memory.state_dict().items()}
         if self.optimizer is not None:
             for i, moments in self.optimizer.state_dict()["state"].items():
                 state |= {f"optimizer.{i}.{k}": torch.as_tensor(v) for k, v in moments.items()}
-        # A copy, so that training on does not change what was saved.
-        return {k: v.detach().clone() for k, v in (state | to_tensors(self)).items()}
+        return state | to_tensors(self)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from `state`; a name, shape or type that does not fit is named."""
@@ -353,7 +357,7 @@ class Learner(ABC):
     def bytes(self) -> dict[str, int]:
         """What is held in tensors, in bytes: the model, the optimiser, the memory, and the method's own state."""
         held = dict.fromkeys((*PARTS.values(), "method"), 0)
-        for key, value in self.state_dict().items():
+        for key, value in self._held().items():
             if key not in ("json", "memory.json"):  # counters and names
                 held[PARTS.get(key.partition(".")[0], "method")] += value.numel() * value.element_size()
         return held

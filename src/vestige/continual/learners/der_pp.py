@@ -1,9 +1,10 @@
 """Dark experience replay, DER++ (Buzzega et al. 2020): rows of a reservoir with the logits that they once got.
 
-    CE(batch) + alpha * MSE(h(x'), z') + beta * CE(h(x''), y'')                                            (their Eq. 6)
+    CE(batch) + alpha * MSE(h(x'), z') + beta * CE(h(x''), y'')
 
-with (x', z') and (x'', y'') two draws from one reservoir, each as large as the batch, and z' the logits of x' at the
-moment when it was taken in. alpha 0.1 and beta 0.5 are of the authors' range for small images.
+(the objective of "Dark Experience Replay++"; not cited by number, as the print was not at hand), with (x', z') and
+(x'', y'') two draws from one reservoir, each as large as the batch, and z' the logits of x' at the moment when it was
+taken in. alpha 0.1 and beta 0.5 are of the authors' range for small images.
 
 - MSE is the mean over rows and outputs, as in the authors' code; the paper writes a squared norm, which is as many
   times larger as there are outputs.
@@ -57,7 +58,7 @@ class DarkMemory(Memory):
 
 @dataclass(frozen=True)
 class DERPPConfig(TrainConfig):
-    """`total` samples are kept; alpha and beta of Eq. 6."""
+    """`total` samples are kept; alpha and beta weigh their logits and labels."""
 
     total: int = option(200, low=1)
     alpha: float = option(0.1, low=0)
@@ -93,7 +94,7 @@ class DERPP(Learner):
         return torch.randperm(len(self.memory), generator=rng.fork(self.seed, what, self.steps_))[:n]
 
     def observe(self, x: Inputs, y: Labels) -> Info:
-        """One step down Eq. 6; then the batch, with the logits that it just got, passes by the reservoir."""
+        """One step down the objective; then the batch, with the logits that it just got, passes by the reservoir."""
         c, held, n = self.config, self.memory, len(y)
         if len(held):
             dark, light = self.drawn(n, "logits"), self.drawn(n, "labels")

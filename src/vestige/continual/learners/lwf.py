@@ -2,11 +2,12 @@
 
 With y_o the old network's probabilities of the old outputs on a new input, and T a temperature,
 
-    loss = lam * L_old + L_new,   L_new the cross-entropy of the labels                                    (their Eq. 1)
-    L_old = - sum_o y'_o log yhat'_o,   y'_o = y_o^(1/T) / sum y^(1/T), and yhat' the same of the network   (Eq. 2, 3)
+    loss = lam * L_old + L_new,   L_new the cross-entropy of the labels
+    L_old = - sum_o y'_o log yhat'_o,   y'_o = y_o^(1/T) / sum y^(1/T), and yhat' the same of the network
 
-summed over old tasks where each has outputs of its own ("current"); where outputs of all tasks compete the old ones are
-one group, in a domain-incremental stream all outputs. No data is kept but the old network.
+(their section "Learning without Forgetting"; its equations are not cited by number, as the print was not at hand),
+L_old summed over old tasks where each has outputs of its own ("current"); where outputs of all tasks compete the old
+ones are one group, in a domain-incremental stream all outputs. No data is kept but the old network.
 
 `form="van_de_ven"` is what the code of van de Ven et al. (2022) does instead: 1 / k of L_new and 1 - 1/k of the mean of
 T^2 L_old over the old tasks, k the tasks so far, where new outputs compete in yhat' and have the target 0.
@@ -43,7 +44,7 @@ def distilled(
     competing: tuple[int, ...],
     temperature: float,
 ) -> Float[Tensor, ""]:
-    """Eq. 2 and 3, a mean over rows: targets among `old` outputs, answers among those that compete with them."""
+    """L_old, a mean over rows: targets among `old` outputs, answers among those that compete with them."""
     targets = torch.zeros_like(logits)
     targets[:, list(old)] = (old_logits[:, list(old)] / temperature).softmax(1)
     log_p = (logits[:, list(competing)] / temperature).log_softmax(1)

@@ -34,7 +34,7 @@ which the loss rose) counts as zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -95,14 +95,25 @@ def add_pull(
 
     `aside` leaves the tensors that held them as they are: who follows the gradient of the loss alone has kept those.
     """
-    if strength == 0:
+    if strength == 0 or not anchor:
         return
-    for name, at in anchor.items():
-        p = parameters[name]
-        if p.grad is not None:
-            gap = torch.sub(p, at, out=scratch("pull", name, p))
-            into = gap if aside else p.grad
-            p.grad = torch.addcmul(p.grad, weight[name], gap, value=2 * strength, out=into)
+    held = {name: p for name, p in parameters.items() if name in anchor and p.grad is not None}
+    here = list(held.values())
+    gaps = scratch("pull", here)
+    for name, p, gap in zip(held, here, gaps, strict=True):
+        torch.sub(p, anchor[name], out=gap)
+    weights = [weight[name] for name in held]
+    if not aside:
+        torch._foreach_addcmul_(at_hand(here), weights, gaps, 2 * strength)
+        return
+    for p, w, gap in zip(here, weights, gaps, strict=True):
+        assert p.grad is not None
+        p.grad = torch.addcmul(p.grad, w, gap, value=2 * strength, out=gap)
+
+
+def at_hand(parameters: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of those that have one."""
+    return [p.grad for p in parameters if p.grad is not None]
 
 
 @torch.no_grad()
@@ -112,26 +123,18 @@ def gradients_of(net: nn.Module) -> Named:
     return {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in here.items()}
 
 
-@torch.no_grad()
-def add_fall(path: Tensor, gradient: Tensor, here: Tensor, before: Tensor) -> None:
-    """path_i <- path_i - g_i * (theta_i - before_i): the fall of the loss along each weight, to first order.
-
-    `before` is written over.
-    """
-    path.addcmul_(gradient, torch.sub(here, before, out=before), value=-1.0)
-
-
 class Scratch:
-    """Tensors that each step writes over, by use and parameter: asking for memory anew costs more than the sums."""
+    """Tensors that each step writes over, by use: asking for memory anew costs more than the sums."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple[str, str], Tensor] = {}
+        self.held: dict[str, list[Tensor]] = {}
 
-    def __call__(self, use: str, name: str, like: Tensor) -> Tensor:
-        """One in the shape of `like`, with whatever was in it."""
-        found = self.held.get((use, name))
-        if found is None or found.shape != like.shape or found.device != like.device:
-            found = self.held[use, name] = torch.empty_like(like, requires_grad=False)
+    def __call__(self, use: str, like: Sequence[Tensor]) -> list[Tensor]:
+        """One in the shape of each of `like`, with whatever was in it."""
+        found = self.held.get(use, [])
+        fits = [a.shape for a in found] == [b.shape for b in like]
+        if not fits or any(a.device != b.device for a, b in zip(found, like, strict=True)):
+            found = self.held[use] = [torch.empty_like(each, requires_grad=False) for each in like]
         return found
 
 
@@ -192,21 +195,32 @@ class Penalised(Vanilla):
         self.penalised_step()
         return info
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of all parameters, in the order of the network and of the optimiser, which a head that grows keeps."""
+        return tuple(name for name, _ in self.net.named_parameters())
+
+    @torch.no_grad()
     def penalised_step(self, path: Named | None = None, *, total: bool = False) -> None:
         """Add the gradient of the penalty, and step.
 
-        To `path` is added how far the loss (`total`: with the penalty) fell along each weight.
+        To `path` is added how far the loss (`total`: with the penalty) fell along each weight, to first order:
+        path_i <- path_i - g_i * (change of theta_i).
         """
         assert self.optimizer is not None, "begin_task makes the optimiser"
-        here, scratch = trained(self.net), self.scratch
-        alone = {name: p.grad for name, p in here.items()}
-        add_pull(here, self.weight_, self.anchor_, self.strength, scratch, aside=path is not None)
-        gradient = {name: p.grad for name, p in here.items()} if total else alone
-        before = {name: scratch("before", name, p).copy_(p.detach()) for name, p in here.items() if path is not None}
+        every = zip(self.names, self.optimizer.param_groups[0]["params"], strict=True)
+        here = {name: p for name, p in every if p.grad is not None}
+        moving: list[Tensor] = list(here.values())
+        gradients = at_hand(moving)
+        add_pull(here, self.weight_, self.anchor_, self.strength, self.scratch, aside=path is not None)
+        if path is None:
+            self.optimizer.step()
+            return
+        back = self.scratch("back", moving)
+        torch._foreach_copy_(back, moving)
         self.optimizer.step()
-        for name, fall in (path or {}).items():
-            if (g := gradient[name]) is not None:
-                add_fall(fall, g, here[name], before[name])
+        torch._foreach_sub_(back, moving)  # the change, its sign turned
+        torch._foreach_addcmul_([path[name] for name in here], at_hand(moving) if total else gradients, back)
 
     def penalty(self) -> float:
         """The penalty at this moment, up to a constant that does not depend on the weights."""

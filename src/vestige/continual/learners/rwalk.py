@@ -45,9 +45,11 @@ scores. So the score is PI's path integral over a constant, and what RWalk adds 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vestige.continual.learners.base import Info
 from vestige.continual.learners.penalty import (
@@ -66,7 +68,7 @@ from vestige.continual.learners.penalty import (
 )
 from vestige.core.checks import option
 from vestige.data.stream import Inputs, Labels, Task
-from vestige.nets.fisher import fisher_empirical
+from vestige.nets.fisher import can_follow, fisher_empirical, following
 
 
 @dataclass(frozen=True)
@@ -107,20 +109,35 @@ class RunningFisher(Penalised):
         """And how the Fisher of a user's own network is had."""
         return super().notes() | fisher_notes(self, self.config.fisher)
 
-    def look(self, x: Inputs, y: Labels) -> None:
-        """The Fisher of this batch, where one is due: before the step, with the gradients of the loss alone at hand."""
+    @cached_property
+    def followed(self) -> bool:
+        """Whether a training pass shows the Fisher of its batch: of a mean over the batch's rows and nothing else."""
+        return self.config.fisher == "empirical" and self.memory is None and can_follow(self.net)
+
+    def passes(self, x: Inputs, y: Labels) -> Info:
+        """The gradients of the loss alone and, where one is due, the Fisher of this batch at the weights of now."""
         every = self.config.accumulate == "interval"
         if not every and self.steps_ % self.config.interval:
-            return
-        if self.config.fisher == "batch":
-            new = {name: g.square_() for name, g in gradients_of(self.net).items()}
+            return self.backward(self.loss(x, y))
+        if self.followed:
+            with following(self.net) as seen:
+                info = self.backward(self.loss(x, y))
+            new = seen.fisher()
         else:
-            outputs = self.outputs_
-            new = fisher_empirical(self.net, x, y, loss=lambda logits, y: outputs.loss(logits, y) * len(y))
+            info = self.backward(self.loss(x, y))
+            new = self.fisher_at_hand(x, y)
         if every:
             torch._foreach_add_(list(self.gathered_.values()), [new[name] for name in self.gathered_])
         else:
             self.renew_fisher(new, 1.0)
+        return info
+
+    def fisher_at_hand(self, x: Inputs, y: Labels) -> Named:
+        """By a pass of its own, or of the gradients at hand."""
+        if self.config.fisher == "batch":
+            return {name: g.square_() for name, g in gradients_of(self.net).items()}
+        outputs = self.outputs_
+        return fisher_empirical(self.net, x, y, loss=lambda logits, y: outputs.loss(logits, y) * len(y))
 
     def renew_fisher(self, new: Named, scale: float) -> None:
         """Eq. 6 with `scale` times `new`."""
@@ -147,8 +164,7 @@ class EWCPP(RunningFisher):
 
     def observe(self, x: Inputs, y: Labels) -> Info:
         """One step, and every `interval` steps a look at the Fisher."""
-        info = self.backward(self.loss(x, y))
-        self.look(x, y)
+        info = self.passes(x, y)
         self.penalised_step()
         self.steps_ += 1
         self.renew_from_interval()
@@ -190,8 +206,7 @@ class RWalk(RunningFisher):
 
     def observe(self, x: Inputs, y: Labels) -> Info:
         """One step; every `interval` steps the Fisher is renewed and the interval's score taken."""
-        info = self.backward(self.loss(x, y))
-        self.look(x, y)
+        info = self.passes(x, y)
         self.penalised_step(self.fall_, total=self.config.gradient == "total")
         self.steps_ += 1
         if self.steps_ % self.config.interval == 0:
@@ -202,13 +217,21 @@ class RWalk(RunningFisher):
     @torch.no_grad()
     def take_score(self) -> None:
         """Eq. 7's ratio over the interval that ends here; negative scores count as zero."""
-        half = 0.5 if self.config.half_distance else 1.0
-        for name, here in trained(self.net).items():
-            far = torch.sub(here, self.start_[name], out=self.scratch("far", name, here)).square_()
-            far.mul_(self.running_[name]).mul_(half).add_(self.config.eps)
-            self.walked_[name] += torch.div(self.fall_[name], far, out=far).clamp_min_(0)
-            self.fall_[name].zero_()
-            self.start_[name].copy_(here)
+        here = trained(self.net)
+        now: list[Tensor] = list(here.values())
+        fall, start, fisher, walked = (
+            [of[name] for name in here] for of in (self.fall_, self.start_, self.running_, self.walked_)
+        )
+        far, double = self.scratch("far", now), 2.0 if self.config.half_distance else 1.0
+        for gap, at, began in zip(far, now, start, strict=True):
+            torch.sub(at, began, out=gap)
+        torch._foreach_mul_(far, far)
+        torch._foreach_mul_(far, fisher)
+        torch._foreach_add_(far, double * self.config.eps)  # dL / (x / 2 + eps) is 2 dL / (x + 2 eps), to the bit
+        torch._foreach_clamp_min_(fall, 0)
+        torch._foreach_addcdiv_(walked, fall, far, double)
+        torch._foreach_zero_(fall)
+        torch._foreach_copy_(start, now)
 
     def end_task(self, task: Task) -> None:
         """Average the scores, scale both parts to [0, 1], move the anchor."""
