@@ -37,6 +37,7 @@ def test_every_kind_gives_a_record_a_seed(results, tmp_path):
         assert np.array_equal(record.R.numpy(), expected)
         assert Record.load(record.save(tmp_path)).id == record.id
     assert len({record.id for record in found}) == 3
+    assert str(found[0]).startswith(f"Record {found[0].id[:12]}: er, seed 0")
 
 
 def test_one_matrix_is_one_record_with_its_seed():

@@ -48,13 +48,14 @@ VERSIONS: dict[str, int] = {
     # 2: the standard error of FID is the delta method's, and halves are every other row.
     "metrics/fid": 2,
     "metrics/FID": 2,
-    # 2: the standard error of FID; 3: the stack of version 3, intervals from a second fit.
     # 2: dynamics by squared error, errors over members and episodes, spreads for intervals.
     "policy/evaluate": 2,
     "policy/evaluate terminated": 2,
-    "comparison/compare": 4,
-    "comparison/compare weighted": 4,
-    "comparison/compare standardised": 4,
+    # 2: the standard error of FID; 3: the stack of version 3, intervals from a second fit; 5: single columns join the
+    # permutation test.
+    "comparison/compare": 5,
+    "comparison/compare weighted": 5,
+    "comparison/compare standardised": 5,
 }
 # The loops that run the entries of a kind have versions of their own.
 LOOPS = {"methods": vs.protocol, "generation": vs.generation}

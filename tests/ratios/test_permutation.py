@@ -9,7 +9,7 @@ from scipy.stats import kstest
 
 from vestige.core.errors import InputError
 from vestige.ratios.logistic import Logistic
-from vestige.ratios.permutation import deals, permutation_test, score, score_features
+from vestige.ratios.permutation import deals, largest, permutation_test, score, score_features
 
 
 def gaussian(n, d, mean=0.0, scale=1.0, seed=0):
@@ -31,6 +31,40 @@ def test_all_deals_of_tiny_sets_by_brute_force():
     assert test.statistic == pytest.approx(observed, rel=1e-9)
     assert test.p_value == sum(v >= observed - 1e-12 for v in values.values()) / 35
     np.testing.assert_allclose(sorted(test.null.tolist()), sorted(values.values()), rtol=1e-9)
+
+
+def test_functions_join_the_test_exactly():
+    """Both statistics of all 35 deals by brute force, ranked, the smaller rank ranked again."""
+    p, q = gaussian(4, 2, 0.8), gaussian(3, 2, seed=1)
+    functions = gaussian(7, 3, seed=2)
+    features = score_features(torch.cat([p, q]), generator=_features_stream()).numpy()
+    f = (functions.numpy() - functions.numpy().mean(0)) / functions.numpy().std(0, ddof=1)
+    found = []
+    for rows in itertools.combinations(range(7), 4):
+        rest = [i for i in range(7) if i not in rows]
+        gaps = [x[list(rows)].mean(0) - x[rest].mean(0) for x in (features, f)]
+        found.append((gaps[0] @ gaps[0], np.max(gaps[1] ** 2)))
+    values = np.array(found)
+    ranks = (values[None] >= values[:, None] - 1e-12).mean(1).min(1)
+    test = permutation_test(p, q, functions=functions, n=1000)
+    assert test.exact
+    assert test.p_value == pytest.approx((ranks <= ranks[0] + 1e-12).mean())
+    z2 = largest(functions, (torch.arange(7) < 4)[None])
+    assert float(z2[0]) == pytest.approx(values[0, 1] * 4 * 3 / 7)
+
+
+def test_functions_find_what_the_score_does_not_and_keep_the_level():
+    found, level = [], []
+    for seed in range(60):
+        p, q = gaussian(60, 12, seed=2 * seed), gaussian(60, 12, seed=2 * seed + 1)
+        level.append(permutation_test(p, q, functions=torch.cat([p, q]), n=99, seed=seed).p_value)
+        q[:, 3] += 0.6
+        x = torch.cat([p, q])
+        found.append([permutation_test(p, q, functions=f, n=99, seed=seed).p_value for f in (None, x)])
+    alone, joint = (np.array(found) <= 0.05).mean(0)
+    assert joint > alone + 0.1
+    assert kstest(level, "uniform").pvalue > 0.001
+    assert np.mean(np.array(level) <= 0.05) < 0.05 + 3 * (0.05 * 0.95 / 60) ** 0.5
 
 
 def _features_stream():

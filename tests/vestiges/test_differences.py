@@ -1,6 +1,7 @@
 """Which columns differ: with rows and with a vestige the same words and numbers, the guilty one first."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,8 @@ import torch
 from vestige.data.readers.columns import encode
 from vestige.ratios import Stack
 from vestige.vestiges import compare, keep
-from vestige.vestiges.differences import of_rows, row_columns
+from vestige.vestiges.differences import in_order, of_rows, of_shift, row_columns, told_of
+from vestige.vestiges.drift_test import ColumnShift
 
 FAST = Stack(**Stack.presets["fast"])
 
@@ -122,6 +124,33 @@ def test_the_answer_and_the_advice():
     assert same.status == "same"
     assert all(math.isnan(one.share) for one in same.differences)  # there is nothing to share out
     assert same.answer == "No difference between real and fake was found."
+    first = same.differences[0]
+    assert (
+        f"No column differs beyond chance; the largest difference is in {first.name}, {first.told}" in same.conclusion
+    )
     assert len(str(found).splitlines()) < 10
     assert len(repr(found)) < 160
     assert "february differs" in found._repr_html_()
+
+
+def test_no_column_is_named_where_no_difference_is():
+    made = [of_shift(f"x{i}", "number", ColumnShift(i, "mean", z, p)) for i, (z, p) in enumerate([(1, 0.9), (4, 0.01)])]
+    found = in_order(made, 0.2)
+    assert [(one.name, one.p_value) for one in found] == [("x1", 0.2), ("x0", 0.9)]
+    assert told_of(0.2, found) == (
+        "No column differs beyond chance; the largest difference is in x1, mean (z = +4.0) (p = 0.2).",
+    )
+    sure = in_order(made, 0.001)
+    assert [(one.name, one.p_value, one.differs) for one in sure] == [("x1", 0.01, True), ("x0", 0.9, False)]
+    assert told_of(math.nan, in_order(made, math.nan)) == ()
+
+
+def test_the_order_is_that_of_evidence_not_of_the_largest_z():
+    """Of a column of many codes one is always far out; and a relation that broke is told before a margin."""
+    made = [of_shift(f"x{i}", "number", ColumnShift(i, "mean", 3.0 - i, 0.5)) for i in range(3)]
+    told = [replace(one, evidence=evidence) for one, evidence in zip(made, (3.0, 5.0, 4.0), strict=True)]
+    assert [one.name for one in in_order(told, 0.5)] == ["x1", "x2", "x0"]
+    broken = [replace(told[1], partner="x2"), replace(told[2], p_value=0.01), told[0]]
+    sentence = told_of(0.01, broken)[0]
+    assert sentence.startswith("Columns that differ by themselves: x2")
+    assert sentence.endswith("More than any of these it is how x1 goes with x2 that has changed.")

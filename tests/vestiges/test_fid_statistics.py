@@ -45,6 +45,9 @@ def test_fid_is_that_of_the_tools(tmp_path):
     others = [one for name, one in (found.metrics | found.divergences).items() if not name.startswith("fid")]
     assert {one.reason for one in others} == {ALONE}
     assert found.conclusion.endswith(ALONE)
+    assert found.advice.startswith("FID is all that 'mu' and 'sigma' tell")
+    assert repr(found).startswith(f"Comparison({len(Q)} rows of 5 features: ")
+    assert "nan" not in repr(found)
     wide = G.normal(size=(30, 64)), G.normal(1, 1, size=(40, 64))  # fewer rows than features
     found = vs.compare(FidStatistics.load(written(tmp_path / "wide.npz", wide[0])), torch.from_numpy(wide[1]))
     assert found.metrics["fid"].value == pytest.approx(by_sqrtm(*wide), abs=1e-3)

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import vestige as vs
 from vestige.core.errors import InputError
 from vestige.ratios import Logistic
+from vestige.vestiges.batches import sample_of
 
 pytestmark = pytest.mark.few_steps  # nothing here looks at the numbers of a ratio
 
@@ -53,6 +54,24 @@ def test_every_kind_beside_every_kind(tmp_path):
     want = answer(p, Q)
     for real, fake in zip(in_kinds(p, tmp_path, "p"), reversed(list(in_kinds(Q, tmp_path, "q"))), strict=True):
         assert answer(real, fake) == pytest.approx(want)
+
+
+def test_views_of_text_as_polars_hands_them_over_can_be_sampled():
+    texts = pa.array(["cook", "smith", None] * 50, pa.string_view())
+    codes = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 0] * 50, pa.uint32()), pa.array(["a", "b"], pa.string_view())
+    )
+    seen = sample_of(Stream(pa.table({"t": texts, "c": codes})), 60)
+    assert seen.num_rows == 60
+    assert set(seen["t"].to_pylist()) == {"cook", "smith", None}
+    assert set(seen["c"].to_pylist()) == {"a", "b"}
+
+
+def test_frames_of_polars_itself():
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    columns = {"a": P[:, 0], "job": ["cook" if v > 0 else "smith" for v in P[:, 1]]}
+    seen = sample_of(polars.DataFrame(columns).with_columns(polars.col("job").cast(polars.Categorical).alias("c")), 60)
+    assert (seen.num_rows, seen.column_names) == (60, ["a", "job", "c"])
 
 
 def tables(n=150):

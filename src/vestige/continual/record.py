@@ -258,7 +258,9 @@ class Record:
 
     def _head(self) -> str:
         """What it is, in a line."""
-        ran = self.config.get("experiment") or self.config.get("method") or self.learner or "run"
+        learner = self.config.get("learner")
+        method = learner.get("method") if isinstance(learner, Mapping) else None
+        ran = self.config.get("experiment") or self.config.get("method") or self.learner or method or "run"
         tasks = f", {len(self.R)} tasks" if self.head else ""
         return f"Record {self.id[:12]}: {ran}, seed {self.seed}{tasks}"
 

@@ -490,7 +490,7 @@ def _rows(batch: Batch, chosen: NDArray[np.int64]) -> Batch:
         return batch[torch.from_numpy(chosen)]
     taken = batch.take(pa.array(chosen))
     for i, column in enumerate(taken.columns):
-        if pa.types.is_dictionary(column.type) and not pa.types.is_string_view(column.type.value_type):
+        if pa.types.is_dictionary(column.type):
             taken = taken.set_column(i, taken.field(i).name, column.cast(column.type.value_type))
     return taken
 

@@ -16,18 +16,28 @@ that did not change is at most the level, whatever the columns have to do with e
 (`tests/vestiges/test_by_column.py`).
 
 How columns go together is not tested column by column. `relations` says how far, in mean z^2, the covariances of a
-column's scores with those of the others have changed, for an order of columns where none differs by itself.
+column's scores with those of the others have changed.
+
+The order of columns asks another question than the tests: if one column was changed, which? A column that is measured
+in another way, or filled from other rows, keeps what the others are and changes what it is *given* them: for normal
+columns and a shift along one of them that residual has the largest z of all columns', by Cauchy and Schwarz (the
+innovated scores of Hall and Jin 2010, doi:10.1214/09-AOS764), and a relation that breaks widens the residual of its
+own column most. So `given_others` regresses the scores of each column and their squares on those of all others, by
+ridge regression and without the labels, and looks at the means of the residuals e and of e^2. `evidence` of a column
+is minus the logarithm of its smallest p-value, of its margin and of its residuals alike, each group with Bonferroni's
+correction for its own number. It makes an order and no claim.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 from scipy.stats import hypergeom, rankdata
 from torch import Tensor
 
@@ -35,6 +45,12 @@ BINS, ROWS_A_BIN = 16, 25
 COMMON, UNITS = 0.05, 3  # of a category: codes of at least this share enter relations, at most so many of them
 RANKS, SPREAD = -1, -2  # functions that are no codes
 MISSING = "missing"
+RARE, OTHERS = 0.01, 8  # of a category: codes of at least this share enter residuals, at most so many of them
+RIDGE = 0.01  # of regressions on other columns, in variances of a score
+LEAST_P = 1e-300
+LEAST_VARIANCE = 1e-6  # of a score, below which nothing is left of it
+GROUPS = (0, 1, 2)  # of residuals
+MOST_GIVEN = 256  # scores that residuals are taken of; of more columns none
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +69,7 @@ class ColumnTested:
     place: int
     z: float  # of q less p
     p_value: float  # of this column alone
+    evidence: float  # see the module
 
 
 def coded(x: Float[Tensor, " n"], categories: Sequence[str] | None) -> CodedCells:
@@ -96,6 +113,7 @@ def examined(column: CodedCells, n_p: int) -> ColumnTested:
     of_p = np.bincount(column.codes[:n_p], minlength=k)
     total = of_p + np.bincount(column.codes[n_p:], minlength=k)
     found: list[tuple[float, float, int]] = []  # p-value by Bonferroni, z, place
+    logs = [0.0]
     if k > 1:
         tails = hypergeom.cdf(of_p, n, total, n_p), hypergeom.sf(of_p - 1, n, total, n_p)
         p_codes = np.minimum(2 * np.minimum(*tails), 1.0)
@@ -103,6 +121,7 @@ def examined(column: CodedCells, n_p: int) -> ColumnTested:
         scale = np.sqrt(share * (1 - share) * (1 / n_p + 1 / (n - n_p)))
         z = ((total - of_p) / (n - n_p) - of_p / n_p) / np.where(scale > 0, scale, np.inf)
         found += [(2 * k * float(p_codes[i]), float(z[i]), i) for i in range(k)]
+        logs.append(math.log(max(float(p_codes.min()), LEAST_P)) + math.log(k if k > 2 else 1))
     if column.scores is not None:
         for place, scores in ((RANKS, column.scores), (SPREAD, column.scores**2)):
             p_side, q_side = (s[~np.isnan(s)] for s in (scores[:n_p], scores[n_p:]))
@@ -110,11 +129,93 @@ def examined(column: CodedCells, n_p: int) -> ColumnTested:
                 variance = np.concatenate([p_side, q_side]).var(ddof=1) * (1 / len(p_side) + 1 / len(q_side))
                 z_score = float(q_side.mean() - p_side.mean()) / variance**0.5 if variance > 0 else 0.0
                 found.append((4 * 2 * float(ndtr(-abs(z_score))), z_score, place))
+                logs.append(log_p_of(z_score))
     if not found:
-        return ColumnTested(0, 0.0, 1.0)
+        return ColumnTested(0, 0.0, 1.0, 0.0)
     p_value = min(one[0] for one in found)
     _, z_most, place = max(found, key=lambda one: (abs(one[1]), -one[0]))
-    return ColumnTested(place, z_most, min(p_value, 1.0))
+    return ColumnTested(place, z_most, min(p_value, 1.0), -min(logs))
+
+
+def log_p_of(z: float, number: int = 1) -> float:
+    """log of the two-sided p-value of `z`, the largest of `number`, by Bonferroni."""
+    return min(math.log(2 * number) + float(log_ndtr(-abs(z))), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """What is left of the scores of columns given those of the others, and which column each is of."""
+
+    values: Float[Tensor, "n r"]  # e and e^2, each less its mean
+    column: Int[Tensor, " r"]
+    group: Int[Tensor, " r"]  # 0: of e, 1: of e^2, 2: of e^2 of the square of a score
+
+    def evidence(self, columns: int, n_p: int) -> list[float]:
+        """Of each column, of which the first `n_p` rows are those of p."""
+        p, q = self.values[:n_p], self.values[n_p:]
+        variance = self.values.square().sum(0) / max(len(self.values) - 1, 1)
+        error = (variance * (1 / len(p) + 1 / len(q))).sqrt()
+        z = torch.where(error > 0, (q.mean(0) - p.mean(0)) / error.clamp_min(1e-300), 0.0)
+        out = [0.0] * columns
+        for j in range(columns):
+            for group in GROUPS:
+                mine = z[(self.column == j) & (self.group == group)].abs()
+                if len(mine):
+                    out[j] = max(out[j], -log_p_of(float(mine.max()), len(mine)))
+        return out
+
+
+def given_others(columns: Sequence[CodedCells]) -> Residuals:
+    """Residuals of each column's scores given the others'; the labels do not enter."""
+    owner: list[int] = []
+    squares: list[bool] = []
+    scores: list[Float[np.ndarray, " n"]] = []
+    for j, column in enumerate(columns):
+        for unit in _scores(column):
+            shapes = [unit] if len(np.unique(unit)) <= 2 else [unit, unit**2]
+            scores += shapes
+            owner += [j] * len(shapes)
+            squares += [False, True][: len(shapes)]
+    n = len(columns[0].codes)
+    none = Residuals(torch.zeros(n, 0, dtype=torch.float64), torch.zeros(0).long(), torch.zeros(0).long())
+    if len(set(owner)) < 2 or len(owner) > MOST_GIVEN:
+        return none
+    x = torch.from_numpy(np.stack(scores, 1))
+    x = x - x.mean(0)
+    variance = x.square().mean(0)
+    x = x / variance.clamp_min(LEAST_VARIANCE).sqrt()
+    precision = torch.linalg.inv(x.mT @ x / n + RIDGE * torch.eye(len(owner), dtype=x.dtype))
+    own, square = torch.tensor(owner), torch.tensor(squares)
+    values, column_of, group = [], [], []
+    for j in sorted(set(owner)):
+        mine = (own == j).nonzero()[:, 0]
+        e = x @ torch.linalg.solve(precision[mine][:, mine], precision[mine]).mT
+        for k, is_square in enumerate(square[mine].tolist()):
+            parts = [(e[:, k].square(), 2)] if is_square else [(e[:, k], 0), (e[:, k].square(), 1)]
+            for value, which in parts:
+                values.append(value - value.mean())
+                column_of.append(j)
+                group.append(which)
+    return Residuals(torch.stack(values, 1), torch.tensor(column_of), torch.tensor(group))
+
+
+def margins(columns: Sequence[CodedCells]) -> Float[Tensor, "n f"]:
+    """Scores of every column and their squares, as `given_others` sees them."""
+    found = [unit for column in columns for unit in _scores(column)]
+    shaped = [shape for unit in found for shape in ([unit] if len(np.unique(unit)) <= 2 else [unit, unit**2])]
+    return torch.from_numpy(np.stack(shaped, 1)) if shaped else torch.zeros(len(columns[0].codes), 0).double()
+
+
+def _scores(column: CodedCells) -> list[Float[np.ndarray, " n"]]:
+    """Of a number its ranks and whether it is missing, of a category its codes that are not rare."""
+    if column.scores is not None:
+        missing = np.isnan(column.scores)
+        ranks = np.nan_to_num(column.scores)
+        return [ranks, missing.astype(np.float64)] if RARE < missing.mean() < 1 - RARE else [ranks]
+    shares = np.bincount(column.codes, minlength=len(column.names)) / len(column.codes)
+    usable = [k for k in np.argsort(-shares) if RARE <= shares[k] <= 1 - RARE]
+    usable = usable[:1] if len(usable) == 2 else usable[:OTHERS]
+    return [(column.codes == k).astype(np.float64) for k in usable]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -3,9 +3,14 @@
 With rows every column is tested by itself (`by_column`: exact under permutations, Holm over columns). With a vestige
 the drift test says it (`vestige_differences`).
 
-The order is that of guilt: columns that differ by themselves, those that differ most first; where none does although
-there is a difference, the columns whose relations to the others have changed most. `python -m benchmarks guilty`
-counts how often the column that was changed comes first.
+The order is that of guilt: if one column was changed, which? It is that of `evidence`, minus the logarithm of the
+smallest p-value of what a column is by itself and of how it goes with the others, uncorrected for the number of
+columns. There is an order where nothing differs beyond chance, too; only p-values say that something does. `python -m
+benchmarks drift` counts how often the column that was changed comes first.
+
+A column differs only where there is a difference at all: the hypothesis that nothing has changed is part of that for
+each column, so p-values of columns are at least that of "no difference" (closed testing, Marcus, Peritz and Gabriel
+1976), and no column is named beside an answer that there is none.
 
 The share of the difference is permutation importance (`ratios.importance`). Of a vestige it is that of a classifier
 between reference draws and new rows, so what the draws lack is in it.
@@ -15,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -24,7 +29,17 @@ from torch import Tensor
 
 from vestige.core.numerics import weighted_mean
 from vestige.data.readers.columns import ColumnReport
-from vestige.vestiges.by_column import RANKS, CodedCells, coded, examined, holm, relations
+from vestige.vestiges.by_column import (
+    RANKS,
+    CodedCells,
+    coded,
+    examined,
+    given_others,
+    holm,
+    log_p_of,
+    margins,
+    relations,
+)
 from vestige.vestiges.drift_test import ColumnShift
 from vestige.vestiges.schema import BOOLEANS
 
@@ -66,6 +81,7 @@ class ColumnDifference:
     relation: float
     partner: str
     share: float = math.nan
+    evidence: float = math.nan  # for the order, see the module; NaN where it is that of `z`
 
     @property
     def differs(self) -> bool:
@@ -73,12 +89,14 @@ class ColumnDifference:
         return self.p_value <= ALPHA
 
 
-def in_order(found: Sequence[ColumnDifference], *, differ: bool) -> tuple[ColumnDifference, ...]:
-    """The guilty first; `differ` says whether there is a difference at all."""
-    by_relation = differ and not any(one.differs for one in found)
-    return tuple(
-        sorted(found, key=lambda one: -one.relation if by_relation else (not one.differs, -abs(one.z), one.p_value))
-    )
+def in_order(found: Sequence[ColumnDifference], p_value: float) -> tuple[ColumnDifference, ...]:
+    """The guilty first, with p-values that are at least that of "no difference", which is `p_value`."""
+    closed = [replace(one, p_value=one.p_value if math.isnan(p_value) else max(one.p_value, p_value)) for one in found]
+    return tuple(sorted(closed, key=lambda one: (-_evidence(one), -abs(one.z))))
+
+
+def _evidence(one: ColumnDifference) -> float:
+    return -log_p_of(one.z) if math.isnan(one.evidence) else one.evidence
 
 
 COLUMNS_TOLD = 3  # columns that differ are named, at most so many
@@ -87,21 +105,28 @@ COLUMNS_TOLD = 3  # columns that differ are named, at most so many
 def told_of(p_value: float, columns: Sequence[ColumnDifference], region: str | None = None) -> tuple[str, ...]:
     """The columns that differ most, in a sentence; where none does by itself, what has changed between them.
 
-    Of images it is the `region` that differs most.
+    Where no difference was found it is the column that differs most, which is no claim. Of images it is the `region`.
     """
-    if not columns or not p_value <= ALPHA:
+    if not columns or math.isnan(p_value):
         return ()
     if region is not None:
-        return (f"The images differ most in the {region}.",)
+        return (f"The images differ most in the {region}.",) if p_value <= ALPHA else ()
+    first = columns[0]
+    if p_value > ALPHA:
+        told = f"the largest difference is in {first.name}, {first.told} (p = {first.p_value:.2g})"
+        return (f"No column differs beyond chance; {told}.",) if len(columns) > 1 else ()
     found = [one for one in columns if one.differs]
-    if not found and len(columns) > 1 and columns[0].partner:
-        told = f"most of all of {columns[0].name} with {columns[0].partner}"
+    if not found and len(columns) > 1 and first.partner:
+        told = f"most of all of {first.name} with {first.partner}"
         return (f"No column differs by itself: what has changed is how columns go together, {told}.",)
     if not found:
         return ()
     named = "; ".join(f"{one.name}, {one.told} (p = {one.p_value:.2g})" for one in found[:COLUMNS_TOLD])
     more = f"; and {len(found) - COLUMNS_TOLD} more" if len(found) > COLUMNS_TOLD else ""
-    return (f"Columns that differ by themselves: {named}{more}.",)
+    together = ""
+    if not first.differs and first.partner:
+        together = f" More than any of these it is how {first.name} goes with {first.partner} that has changed."
+    return (f"Columns that differ by themselves: {named}{more}.{together}",)
 
 
 def of_shift(name: str, kind: str, one: ColumnShift) -> ColumnDifference:
@@ -183,6 +208,7 @@ def of_rows(
     sides = [(column.cells(p), column.cells(q)) for column in columns]
     codes = [coded(torch.cat(pair), column.categories) for pair, column in zip(sides, columns, strict=True)]
     found = [examined(one, len(p)) for one in codes]
+    given = given_others(codes).evidence(len(codes), len(p))
     corrected = holm([one.p_value for one in found])
     related = relations(codes, len(p))
     out = []
@@ -201,9 +227,18 @@ def of_rows(
                 missing=(float(sides[i][0].isnan().double().mean()), float(sides[i][1].isnan().double().mean())),
                 relation=relation,
                 partner=columns[partner].name,
+                evidence=max(found[i].evidence, given[i]),
             )
         )
     return tuple(out)
+
+
+def column_functions(
+    p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"], columns: Sequence[RowColumn]
+) -> Float[Tensor, "n f"]:
+    """Scores of single columns, their squares, and what is left of them given the others, of all rows together."""
+    codes = [coded(torch.cat([one.cells(p), one.cells(q)]), one.categories) for one in columns]
+    return torch.cat([margins(codes), given_others(codes).values], 1)
 
 
 @dataclass(frozen=True)
@@ -264,13 +299,15 @@ def difference(
     missing: tuple[float, float],
     relation: float,
     partner: str,
+    evidence: float,
 ) -> ColumnDifference:
     """A column, its shift being that of its mean, or of the share at `place`."""
     if numbers is not None:
         sizes = numbers.shift, numbers.spread, numbers.quantiles
     else:
         sizes = profile.after[place] - profile.before[place] if profile.names else 0.0, math.nan, {}
-    return ColumnDifference(name, kind, told, z, p_value, *sizes, missing, profile, relation, partner)
+    found = ColumnDifference(name, kind, told, z, p_value, *sizes, missing, profile, relation, partner)
+    return replace(found, evidence=evidence)
 
 
 def of_number(numbers: Numbers, what: str) -> str:
@@ -287,7 +324,7 @@ def of_share(profile: Profile, place: int, kind: str) -> str:
     if not profile.names:
         return "nothing"
     name = profile.names[place]
-    what = name if name == "missing" else f"'{name}'" if kind == "category" else f"values {name}"
+    what = name if name == "missing" else f"'{name}'" if kind == "category" else f"values {name}:"
     return f"{what} {percent(profile.before[place])} -> {percent(profile.after[place])}"
 
 

@@ -22,7 +22,7 @@ from vestige.ratios.cross_fit import HeldOut
 from vestige.ratios.standardise import Standardiser
 from vestige.ratios.support import Reach
 from vestige.vestiges.copies import Copies, copies
-from vestige.vestiges.differences import ColumnDifference, RowColumn, of_rows, row_columns
+from vestige.vestiges.differences import ColumnDifference, RowColumn, column_functions, of_rows, row_columns
 from vestige.vestiges.drift_test import DriftFound
 from vestige.vestiges.given import GivenRows
 from vestige.vestiges.image_difference import ImageDifference
@@ -252,7 +252,8 @@ class RowPair:
         get the share OF_COLUMNS and the permutation test the rest (Bonferroni with weights): what is found in a column
         is found by far, and the p-value stays nearly uniform where there is no difference.
         """
-        whole = p_value(seen.p, seen.q, seen.q_weights, rows=rows, projected=bool(seen.told), seed=seed)
+        how: dict[str, Any] = {"rows": rows, "projected": bool(seen.told), "seed": seed, "beside": self._functions}
+        whole = p_value(seen.p, seen.q, seen.q_weights, **how)
         q = self.q
         if self.q_weights is not None:
             drawn = by_weight(self.q_weights, seed)
@@ -262,6 +263,10 @@ class RowPair:
         columns = of_rows(self.p, q, self.row_columns)
         both = min([whole / (1 - OF_COLUMNS), *(one.p_value / OF_COLUMNS for one in columns), 1.0])
         return Tested(both, None, columns)
+
+    def _functions(self, of_p: Tensor, of_q: Tensor) -> Float[Tensor, "n f"] | None:
+        """Values of functions of single columns at these rows of p and of q; None of too many features."""
+        return None if self.d > MANY_FEATURES else column_functions(self.p[of_p], self.q[of_q], self.row_columns)
 
     def groups(self, names: Sequence[str]) -> list[Sequence[int]] | None:
         """The features of each column, where a ratio sees them and not principal components."""

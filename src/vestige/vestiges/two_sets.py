@@ -121,6 +121,8 @@ class Comparison:
     @property
     def advice(self) -> str:
         """What to do about it."""
+        if self.status == "not told" and self.diagnosis is None and self.metrics["fid"].known:
+            return "FID is all that 'mu' and 'sigma' tell: for a test compare with the rows, or with a vestige of them."
         if self.status == "not told":
             return "Compare more rows, or rows without weights."
         if self.status == "same":
@@ -130,7 +132,9 @@ class Comparison:
         first = next(iter(self.differences), None)
         look = "" if first is None else f"Look at {first.name} first: {first.told}. "
         if first is not None and not first.differs:
-            look = f"No column differs by itself: look at how {first.name} goes with {first.partner}. "
+            alone = "" if any(one.differs for one in self.differences) else "No column differs by itself: "
+            how = f"ook at how {first.name} goes with {first.partner}"
+            look = f"{alone}l{how}. " if alone else f"L{how} first. "
         where = "" if self.images is None else f"The images differ most in the {self.images.region}. "
         return (where if self.images is not None else look) + (
             "" if self.diagnosis is None else CURES[self.diagnosis.verdict]
@@ -153,7 +157,10 @@ class Comparison:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"Comparison({self.n_p} and {self.n_q} rows of {self.d} features: {self.answer} p = {self.p_value:.2g})"
+        rows = f"{self.n_p} and {self.n_q} rows" if self.n_p else f"{self.n_q} rows"  # of a file of mu and sigma: none
+        known = next((f"{name} {value}" for name, value in self.figures() if name == "FID"), "")
+        told = known if math.isnan(self.p_value) else f"p = {self.p_value:.2g}"
+        return f"Comparison({rows} of {self.d} features: {' '.join(filter(None, (self.answer, told)))})"
 
     def _repr_html_(self) -> str:
         from vestige.vestiges.words import brief
@@ -251,7 +258,7 @@ def compare(
     on_step("test")
     tested = pair.tested(seen, rows=planned.rows, seed=seed)
     on_step("columns")
-    differences = in_order(tested.columns, differ=tested.p_value <= ALPHA)
+    differences = in_order(tested.columns, tested.p_value)
     untold = pair.shares_untold(found)
     if tested.p_value <= ALPHA and untold:
         warnings += (untold,)
@@ -289,7 +296,7 @@ def _of_answers(
     tested = found.tested
     told = found.conclusion, given.warnings + found.warnings
     known = found.divergences, found.metrics, tested.p_value, None, found.ratio, *told
-    beside = given.notes + found.notes, tested.drift, in_order(tested.columns, differ=tested.p_value <= ALPHA)
+    beside = given.notes + found.notes, tested.drift, in_order(tested.columns, tested.p_value)
     return Comparison(n_p, found.n_q, found.d, *known, planned, None, *beside, names=names)
 
 

@@ -19,6 +19,7 @@ from scipy.stats import hypergeom
 from torch import Tensor
 
 from vestige.features import PCA
+from vestige.vestiges.by_column import LEAST_P
 from vestige.vestiges.differences import (
     ALPHA,
     ColumnDifference,
@@ -75,8 +76,9 @@ def of_vestige(kept: KeptData, cells: Float[Tensor, "n c"], found: DriftFound) -
             exact = replace(profile, before=_put(profile.before, place, one.before))
             told = of_share(exact, place, frame.kinds[j])
             profile = exact
-        z, p_value = one.z, one.p_value
+        z, p_value, evidence = one.z, one.p_value, one.evidence
         if rarest is not None:
+            evidence = max(evidence, -math.log(max(rarest.p_value, LEAST_P)))
             p_value = min(p_value / (1 - COUNTED), rarest.p_value, 1.0)
             if rarest.p_value <= ALPHA and abs(rarest.z) > abs(z):
                 z, told = rarest.z, rarest.told
@@ -86,6 +88,7 @@ def of_vestige(kept: KeptData, cells: Float[Tensor, "n c"], found: DriftFound) -
                 missing=missing,
                 relation=one.relation,
                 partner=names[one.partner],
+                evidence=evidence,
             )
         )
     return tuple(out)

@@ -31,12 +31,14 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
+from scipy.stats import chi2
 from torch import Tensor
 
 from vestige.core import InputError, checks, rng
 from vestige.core.checks import refuse
 from vestige.core.rounding import rounded
 from vestige.store import encode, newer
+from vestige.vestiges.by_column import LEAST_P, log_p_of
 from vestige.vestiges.drift_test.columns import MIN_ROWS, MIN_SHARE
 from vestige.vestiges.drift_test.dictionary import FAMILIES, LEARN_ROWS, Dictionary
 from vestige.vestiges.drift_test.null import DRAWS, MAX, SUM, Null
@@ -59,6 +61,11 @@ class ColumnShift:
     `before` and `after` are the means of that function. `relation` is the mean z^2 of all products of the column's
     scores with those of others, and `partner` the column of the largest: how far it goes together with others in
     another way than before. It has no p-value of its own; the family "pairs" has.
+
+    `evidence`, by which columns are put in order, is minus the logarithm of the smallest p-value of its scores, of its
+    codes with Bonferroni's correction for their number, and of its relations: the sum over the other columns of the
+    mean z^2 of their products, by a chi-squared distribution of half as many degrees as there are columns, and half
+    of that sum, because products with one column depend on each other.
     """
 
     column: int
@@ -69,6 +76,7 @@ class ColumnShift:
     after: float = math.nan
     relation: float = 0.0
     partner: int = 0
+    evidence: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -399,17 +407,27 @@ class DriftTest:
             column = int(owner[k])
             what = self.dictionary.what(k)
             before, after = means[0][i], means[1][i]
-            out.append(ColumnShift(column, what, z[i], p_values[i], before, after, *self._relation(z2, column)))
+            relation, partner, together = self._relation(z2, column)
+            evidence = max(self._evidence(of_columns, owner == column), together)
+            out.append(ColumnShift(column, what, z[i], p_values[i], before, after, relation, partner, evidence))
         return tuple(out)
 
-    def _relation(self, z2: Float[Tensor, " f"], column: int) -> tuple[float, int]:
-        """The mean z^2 of the pairs that a column is in, and the other column of the largest."""
+    def _evidence(self, of_columns: Float[Tensor, " f"], mine: Bool[Tensor, " f"]) -> float:
+        """Of what a column is by itself: the smallest p-value of its codes together and of each of its scores."""
+        codes = torch.arange(len(mine)) < self.dictionary.indicators.shape[1]
+        groups = [of_columns[mine & codes], *of_columns[mine & ~codes][:, None]]
+        return max([-log_p_of(float(z2.max()) ** 0.5, len(z2)) for z2 in groups if len(z2)], default=0.0)
+
+    def _relation(self, z2: Float[Tensor, " f"], column: int) -> tuple[float, int, float]:
+        """The mean z^2 of the pairs that a column is in, the other column of the largest, and their evidence."""
         of_pairs, owners = z2[self.dictionary.spans["pairs"]], self.dictionary.unit_column[self.dictionary.pairs]
         mine = (owners == column).any(0).nonzero()[:, 0]
         if not len(mine):
-            return 0.0, column
-        one, other = owners[:, mine[of_pairs[mine].argmax()]].tolist()
-        return float(of_pairs[mine].mean()), other if one == column else one
+            return 0.0, column, 0.0
+        pairs, others = of_pairs[mine], owners[:, mine].sum(0) - column
+        each = torch.stack([pairs[others == other].mean() for other in others.unique().tolist()])
+        log_p = float(chi2.logsf(float(each.sum()) / 2, len(each) / 2))
+        return float(pairs.mean()), int(others[pairs.argmax()]), -max(log_p, math.log(LEAST_P))
 
 
 def _checked(cells: Tensor, kinds: tuple[str, ...], owner: str) -> Float[Tensor, "n c"]:

@@ -119,7 +119,7 @@ class PrivateVestige(KeptPrivately):
         told = " ".join(
             [
                 _concluded(tested, metrics["mmd2"], *names),
-                *told_of(tested.p_value, in_order(tested.columns, differ=True)),
+                *told_of(tested.p_value, in_order(tested.columns, tested.p_value)),
             ]
         )
         return Answers(len(cells), d, divergences, metrics, tested, report, told, warnings, tuple(aligned.notes))
