@@ -134,7 +134,7 @@ def mass_per_row(log_weights: ArrayLike, min_ess: float | None = None) -> float:
 
     Example
     -------
-    >>> mass_per_row([-0.6931471805599453] * 8)  # the model has half of the data, and all weights are 1/2
+    >>> round(mass_per_row([math.log(0.5)] * 8), 6)  # the model has half of the data, and all weights are 1/2
     0.5
     """
     log_w = log_weight_vector(log_weights, "weights.mass_per_row")
@@ -147,7 +147,7 @@ def generated_weights(log_weights: ArrayLike, min_ess: float | None = None) -> F
 
     Example
     -------
-    >>> generated_weights([0.0, 0.0]).tolist()
+    >>> [round(w, 6) for w in generated_weights([0.0, 0.0]).tolist()]
     [1.0, 1.0]
     """
     log_w = log_weight_vector(log_weights, "weights.generated_weights")
