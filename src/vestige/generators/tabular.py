@@ -66,7 +66,7 @@ class DensityGenerator(Generator):
         for i, (c, rows) in enumerate(taught.items()):
             on_progress(i / len(taught), f"condition {c}")
             self.densities_[c] = self._density().fit(
-                rows, self.kinds or None, seed=rng.child_seed(seed, "condition", c)
+                rows.cpu(), self.kinds or None, seed=rng.child_seed(seed, "condition", c)
             )
         return {
             "steps": len(taught),

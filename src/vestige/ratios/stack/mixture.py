@@ -44,7 +44,7 @@ def k_means(
             break
         chosen.append(int(torch.multinomial(mass, 1, generator=generator)))
         gap = torch.minimum(gap, (z - z[chosen[-1]]).square().sum(1))
-    centres = z[chosen]
+    centres = z[torch.tensor(chosen)]
     for _ in range(LLOYD_ITERATIONS):
         group = nearest(z, centres)
         mass = weights.new_zeros(len(centres)).index_add_(0, group, weights)
