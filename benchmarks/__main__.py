@@ -29,6 +29,8 @@ BENCHMARKS = {
 STORED = {
     "truth": "benchmarks.truth.__main__",
     "drift": "benchmarks.drift",
+    "policy": "benchmarks.policy",
+    "bandits": "benchmarks.bandits",
     "privacy": "benchmarks.privacy.__main__",
 }
 

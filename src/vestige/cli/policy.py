@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from vestige.cli import output
+from vestige.cli.bandits import Bandit
 
 if TYPE_CHECKING:
     from vestige.core import Estimate
@@ -188,12 +189,13 @@ def require_folder(out: Path, owner: str) -> None:
 class PolicyVerb:
     """What a policy is worth, from logs of another one.
 
-    'evaluate' needs the logs and the policy alone. 'train' and 'collect' make both in a simulated environment; they
-    need pip install 'vestige[policy]'.
+    'evaluate' needs the logs and the policy alone; 'bandit' is for single decisions with discrete actions and logged
+    propensities. 'train' and 'collect' make both in a simulated environment; they need pip install 'vestige[policy]'.
     """
 
     action: OmitArgPrefixes[
         Annotated[Evaluate, subcommand("evaluate", prefix_name=False)]
+        | Annotated[Bandit, subcommand("bandit", prefix_name=False)]
         | Annotated[Train, subcommand("train", prefix_name=False)]
         | Annotated[Collect, subcommand("collect", prefix_name=False)]
     ]

@@ -5,6 +5,7 @@ With a simulator: `train` policies, `collect` their logs, and `truth_of` one, to
 """
 
 from vestige.core import Estimate
+from vestige.policy.bandits import BanditEvaluation, BanditLogs, evaluate_bandit
 from vestige.policy.dynamics import Dynamics, Settings, Trajectories, TransitionRatio
 from vestige.policy.environments import REWARDS, Truth, collect, truth_of
 from vestige.policy.evaluation import Calibration, Evaluation, evaluate, picture
@@ -15,6 +16,8 @@ from vestige.policy.training import PPO, train
 __all__ = [
     "PPO",
     "REWARDS",
+    "BanditEvaluation",
+    "BanditLogs",
     "Calibration",
     "Dynamics",
     "Estimate",
@@ -28,6 +31,7 @@ __all__ = [
     "Truth",
     "collect",
     "evaluate",
+    "evaluate_bandit",
     "picture",
     "train",
     "truth_of",
