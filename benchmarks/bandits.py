@@ -7,7 +7,7 @@ not which one it is, and knows that rewards lie in [0, 1] where they do.
 
     python -m benchmarks bandits               # the table of what is stored
     python -m benchmarks bandits --markdown
-    python -m benchmarks bandits --run         # what is missing: about four CPU-minutes in all
+    python -m benchmarks bandits --run         # what is missing: about two CPU-minutes in all
 
 Families of `CHOSEN_ON` chose the form of the intervals and the least effective sample size (`vestige.policy.bandits`
 says what was looked at); families of `REPORTED` did not, and their seeds are others. Results are kept in
@@ -35,7 +35,7 @@ from benchmarks.truth.figures import Share
 
 FILE = ROOT / "benchmarks" / "results" / "bandits.json"
 VERSION = 1  # of intervals and families: results of an older one are measured again
-SIZES, LOGS = (100, 300, 1000, 3000), 150
+SIZES, LOGS = (100, 300, 1000, 3000), 100
 ESTIMATES = ("dr", "snips", "ips")
 FIRST_CHOSEN, FIRST_REPORTED = 100_000, 0
 

@@ -14,10 +14,11 @@ them from those, and no table of the others was looked at before.
     python -m benchmarks policy --run peer         # d3rlpy's fitted-Q evaluation on the same logs
     python -m benchmarks policy --run after --seeds choose --only Swimmer-v5 --results /elsewhere
 
-The inputs are cached outside of the repository (VESTIGE_CACHE, or --cache), and so are the fitted dynamics, one of which
-serves both policies: a new version of `evaluate` costs no more than itself. CPU seconds of a cell count its fit. Results are kept in benchmarks/results/policy, a file an edition and environment, and a run goes on
-where the last one stopped. `before` is what `evaluate` said when its dynamics were learnt by likelihood, and its
-headline was the weighted model; it needs that version of the code and is kept as it was.
+The inputs are cached outside of the repository (VESTIGE_CACHE, or --cache), and so are the fitted dynamics, of which
+one serves both policies: a new version of `evaluate` costs no more than itself. CPU seconds of a cell count its fit.
+Results are kept in benchmarks/results/policy, a file an edition and environment, and a run goes on where the last one
+stopped. `before` is what `evaluate` said when its dynamics were learnt by likelihood and its headline was the weighted
+model; it needs that version of the code, and is kept as it was.
 
 Errors are value less truth, in units of the return, and divided by the deviation of logged returns over episodes
 (mean over the seeds of an environment) where environments stand together. The truth is the mean of `TRUTH_EPISODES`
@@ -288,6 +289,7 @@ class Judged(NamedTuple):
     low: float
     high: float
     verdict: str
+    withdrawn: tuple[float, float] | None = None  # ends that were not given after all
 
     @property
     def error(self) -> float:
@@ -304,8 +306,9 @@ class Judged(NamedTuple):
         return self.verdict == "ok" and math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
-    def held(self) -> bool:
-        return self.low <= self.truth <= self.high
+    def ends(self) -> tuple[float, float] | None:
+        """Those of the interval that is given, or of the one that was withdrawn."""
+        return (self.low, self.high) if self.interval else self.withdrawn
 
 
 def spreads(folder: Path = FOLDER) -> dict[str, float]:
@@ -327,10 +330,10 @@ def every(edition: str, seeds: Iterable[int], folder: Path = FOLDER) -> dict[str
                 continue
             for estimate, one in _estimates(row).items():
                 numbers = (math.nan if one.get(key) is None else one[key] for key in ("value", "low", "high"))
-                facts = Judged(
-                    name, row["which"], f"{name}|{row['cell']}", row["truth"], scale[name], *numbers, one["verdict"]
-                )
-                found.setdefault(estimate, []).append(facts)
+                cell = f"{name}|{row['cell']}"
+                facts = Judged(name, row["which"], cell, row["truth"], scale[name], *numbers, one["verdict"])
+                ends = (one.get("details") or {}).get("withdrawn")
+                found.setdefault(estimate, []).append(facts._replace(withdrawn=tuple(ends) if ends else None))
     return found
 
 
@@ -355,10 +358,10 @@ def bias(found: Iterable[Judged]) -> float:
     return _mean(one.error / one.spread for one in found if one.given)
 
 
-def coverage(found: Iterable[Judged]) -> Share:
-    """Of the intervals that are promised, those that hold the truth."""
-    ends = [one for one in found if one.interval]
-    return Share(sum(one.held for one in ends), len(ends))
+def coverage(found: Iterable[Judged], *, withdrawn: bool = False) -> Share:
+    """Of the intervals that are given, or of these and those that were withdrawn, the ones that hold the truth."""
+    told = [(one.truth, one.ends) for one in found if one.ends is not None and (withdrawn or one.interval)]
+    return Share(sum(low <= truth <= high for truth, (low, high) in told), len(told))
 
 
 def _share(found: Share) -> str:
@@ -380,7 +383,7 @@ def _verdicts(found: Sequence[Judged]) -> str:
 HEADS = {
     "estimates": (
         "edition", "estimate", "cells", "with a value", "mean |error|", "near", "far", "bias", "intervals hold",
-        "ok / at least / refused", "width of intervals",
+        "with withdrawn ones", "ok / at least / refused", "width of intervals",
     ),
     "environments": ("edition", "estimate", *(f"{name}, {which}" for name in TASKS for which in WHICH)),
     "cost": ("edition", *TASKS),
@@ -406,6 +409,7 @@ def estimate_rows(seeds: Sequence[int], folder: Path = FOLDER, only: set[str] | 
                     *(_number(mean_error(part)) for part in (found, *by_which)),
                     _number(bias(found), "+.3f"),
                     _share(coverage(found)),
+                    _share(coverage(found, withdrawn=True)),
                     _verdicts(found),
                     _number(_mean((one.high - one.low) / one.spread for one in ends)),
                 ]

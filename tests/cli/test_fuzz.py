@@ -108,6 +108,8 @@ CASES = (
       for kind in ("npz", "csv", "parquet")),
     Case(f"policy evaluate {{i}}/logs.csv --policy {{i}}/policy.json {POLICY} --out {{o}}/found",
          ("policy.json", "policy*")),
+    *(Case(f"policy bandit {{i}}/decisions.{kind} --low 0 --high 1", (f"decisions.{kind}",))
+      for kind in ("csv", "parquet")),
 )  # fmt: skip
 # Commands of which a word is damaged: a name, a number, a value of a configuration.
 WORDED = tuple(
@@ -127,6 +129,7 @@ WORDED = tuple(
         "--real {i}/p.npy --fake {i}/q.npy",
         "run rwalk-table3 --preset smoke --set epochs=1 --grid lambdas=[[1],[2]] --device cpu --out {o} --workers no",
         "policy evaluate {i}/logs.csv --policy {i}/policy.json --out {o}/f " + POLICY,
+        "policy bandit {i}/decisions.csv --low 0 --high 1 --level 0.9 --folds 3 --seed 1 --json",
     )
 )
 
@@ -649,6 +652,11 @@ def build(folder: Path) -> None:
     for kind in ("npz", "csv", "parquet"):
         system.logs(linear_policy([[0.0, -0.2]], [0.0], 0.5), 12, 5, seed=0).write(folder / f"logs.{kind}")
     linear_policy([[0.1, -0.6]], [0.1], 0.3).save(folder / "policy.json")
+    decisions = {"context_x": g.random(40), "action": ["a", "b"] * 20, "reward": g.random(40), "propensity": [0.5] * 40}
+    decisions |= {"policy_a": [0.25] * 40, "policy_b": [0.75] * 40}
+    pq.write_table(pa.table(decisions), folder / "decisions.parquet")
+    told = [",".join(map(str, row)) for row in zip(*decisions.values(), strict=True)]
+    (folder / "decisions.csv").write_text("\n".join([",".join(decisions), *told]))
     PCA(dims=1).fit(np.load(folder / "p.npy")).save(folder / "map.json")
     m = str(folder / "m")
     first = ["--real", f"a={folder}/p.npy", "--model", f"a={folder}/q.npy"]

@@ -179,8 +179,8 @@ def test_an_action_that_the_logs_never_took_is_refused_or_bounded():
     logging = np.array([[2 / 3, 1 / 3, 0.0], [1 / 2, 1 / 2, 0.0]])
     logs, policy = sampled(3000, 0, logging)
     found = evaluate_bandit(logs, policy)
-    assert list(found.never_logged) == ["2"]
-    assert found.never_logged["2"] == pytest.approx(policy[:, 2].mean())
+    assert list(found.report["never_logged"]) == ["2"]
+    assert found.report["never_logged"]["2"] == pytest.approx(policy[:, 2].mean())
     for name in ("dr", "snips", "ips"):
         assert found.estimates[name].verdict == "refused"
         assert "never took ('2')" in found.estimates[name].reason
@@ -193,7 +193,7 @@ def test_an_action_that_the_logs_never_took_is_refused_or_bounded():
 def test_support_that_is_missing_in_one_context_shows_in_the_mean_weight():
     logs, policy = sampled(2000, 0, np.array([[0.0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]]))
     found = evaluate_bandit(logs, policy)
-    assert not found.never_logged
+    assert not found.report["never_logged"]
     assert found.estimates["dr"].verdict == "refused"
     assert "hardly or not in the logs" in found.warnings[0]
 

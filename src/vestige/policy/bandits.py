@@ -213,9 +213,8 @@ class BanditEvaluation:
     mean_weight: Estimate  # 1 where propensities are right and the logs have all that the policy does
     ess: float  # rows that the weights are worth
     largest_share: float  # of all weight, in one row
-    never_logged: dict[str, float]  # actions that no row has, with the policy's mean probability of each
     warnings: tuple[str, ...]
-    report: dict[str, Any] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)  # rows by action, and what the policy does that no row has
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain JSON; None where a number is not finite."""
@@ -307,9 +306,9 @@ def evaluate_bandit(
         weight,
         ess,
         float(w.max() / w.sum()),
-        never,
         tuple(f"{one[0].upper()}{one[1:]}." for one in (refusal, doubt) if one),
-        {"rows": n, "actions": dict(zip(logs.names, counts, strict=True)), "bounds": ends, "level": level},
+        {"rows": n, "actions": dict(zip(logs.names, counts, strict=True)), "never_logged": never}
+        | {"bounds": ends, "level": level},
     )
 
 
@@ -471,7 +470,7 @@ def _numbered(
     if len(set(own)) < len(own):
         checks.refuse("names", owner, "different from each other", checks.listed(own, 100))
     places = {name: i for i, name in enumerate(own)}
-    said = [str(one) for one in (actions.tolist() if hasattr(actions, "tolist") else actions)]
+    said = [str(one) for one in np.asarray(actions).reshape(-1).tolist()]
     if len(said) != n:
         checks.refuse("actions", owner, f"{n} long", len(said))
     for row, one in enumerate(said):
