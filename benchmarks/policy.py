@@ -22,7 +22,8 @@ model; it needs that version of the code, and is kept as it was.
 
 Errors are value less truth, in units of the return, and divided by the deviation of logged returns over episodes
 (mean over the seeds of an environment) where environments stand together. The truth is the mean of `TRUTH_EPISODES`
-episodes; its own error is in every error, and counts against every interval.
+episodes; its own error is in every error, and counts against every interval. The interval of the logged return is one
+of what the policy that ran is worth, and held against that.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def asked_peer(cell: Cell, cache: Path) -> Row:
     """What d3rlpy's fitted-Q evaluation says of a cell."""
     given = inputs(cell.environment, cell.seed, cache)
     found = fitted_q.value(given.logs, given.policies[cell.which], TASKS[cell.environment].horizon, cell.seed)
-    estimate = {"value": found["value"], "low": None, "high": None, "verdict": "ok"}
+    estimate = {"value": found["value"], "low": None, "high": None, "verdict": "spread"}  # it has no interval
     return _facts(cell, given) | rounded({"cpu": found["cpu"], "estimates": {fitted_q.NAME: estimate}})
 
 
@@ -290,6 +291,7 @@ class Judged(NamedTuple):
     high: float
     verdict: str
     withdrawn: tuple[float, float] | None = None  # ends that were not given after all
+    ran: float | None = None  # what the policy that ran is worth, where the interval is of that
 
     @property
     def error(self) -> float:
@@ -333,7 +335,9 @@ def every(edition: str, seeds: Iterable[int], folder: Path = FOLDER) -> dict[str
                 cell = f"{name}|{row['cell']}"
                 facts = Judged(name, row["which"], cell, row["truth"], scale[name], *numbers, one["verdict"])
                 ends = (one.get("details") or {}).get("withdrawn")
-                found.setdefault(estimate, []).append(facts._replace(withdrawn=tuple(ends) if ends else None))
+                ran = row["behaviour"][0] if estimate == "logged" and row.get("behaviour") else None
+                facts = facts._replace(withdrawn=tuple(ends) if ends else None, ran=ran)
+                found.setdefault(estimate, []).append(facts)
     return found
 
 
@@ -360,8 +364,9 @@ def bias(found: Iterable[Judged]) -> float:
 
 def coverage(found: Iterable[Judged], *, withdrawn: bool = False) -> Share:
     """Of the intervals that are given, or of these and those that were withdrawn, the ones that hold the truth."""
-    told = [(one.truth, one.ends) for one in found if one.ends is not None and (withdrawn or one.interval)]
-    return Share(sum(low <= truth <= high for truth, (low, high) in told), len(told))
+    told = [one for one in found if one.ends is not None and (withdrawn or one.interval)]
+    truths = [one.truth if one.ran is None else one.ran for one in told]
+    return Share(sum(one.ends[0] <= truth <= one.ends[1] for one, truth in zip(told, truths, strict=True)), len(told))
 
 
 def _share(found: Share) -> str:
@@ -376,14 +381,14 @@ def _number(value: float, form: str = ".3f") -> str:
 
 
 def _verdicts(found: Sequence[Judged]) -> str:
-    words = ("ok", "at least", "refused")
+    words = ("ok", "spread", "at least", "refused")
     return " / ".join(f"{sum(one.verdict == word for one in found) / len(found):.0%}" for word in words)
 
 
 HEADS = {
     "estimates": (
         "edition", "estimate", "cells", "with a value", "mean |error|", "near", "far", "bias", "intervals hold",
-        "with withdrawn ones", "ok / at least / refused", "width of intervals",
+        "with withdrawn ones", "ok / spread / at least / refused", "width of intervals",
     ),
     "environments": ("edition", "estimate", *(f"{name}, {which}" for name in TASKS for which in WHICH)),
     "cost": ("edition", *TASKS),

@@ -46,6 +46,7 @@ def test_coverage_counts_intervals_that_are_promised_alone():
     found.append(found[-1]._replace(withdrawn=(9.5, 10.5)))
     assert policy.coverage(found) == (1, 2)
     assert policy.coverage(found, withdrawn=True) == (2, 3)
+    assert policy.coverage([found[1]._replace(ran=11.0)]) == (1, 1)  # of the policy that ran
 
 
 def test_a_run_stores_each_cell_goes_on_and_tables_are_of_their_own_seeds(tmp_path, monkeypatch):
