@@ -55,7 +55,7 @@ def test_an_action_that_was_never_taken_is_told(logs, capsys):
     [
         ({}, ["--low", "0"], "The 'high' of vestige policy bandit must be given together with 'low'"),
         ({}, ["--low", "0.5", "--high", "1"], "around every logged reward"),
-        ({"propensity": 2.0}, [], "The 'propensities' of logs.csv must be above 0 and at most 1"),
+        ({"propensity": 2.0}, [], "The 'propensities' of logs.csv must be from 1e-12 to 1"),
         ({"policy_go": 0.8}, [], "sum to 1 in every row"),
         ({"action": "sit"}, [], "among those that the policy knows: stay, go. Got 'sit' in row 0"),
     ],

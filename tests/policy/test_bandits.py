@@ -232,10 +232,11 @@ def test_the_same_seed_gives_the_same_numbers_and_arguments_stay():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"propensities": [0.5, 0.0]}, "'propensities' of BanditLogs must be above 0 and at most 1"),
+        ({"propensities": [0.5, 0.0]}, "'propensities' of BanditLogs must be from 1e-12 to 1"),
         ({"propensities": [0.5, 1.2]}, "Got 1.2 in row 1"),
         ({"propensities": [0.5, math.nan]}, "must be finite"),
         ({"rewards": [1.0, math.inf]}, "must be finite"),
+        ({"rewards": [1.0, 1e39]}, "no larger than 3.4e"),
         ({"rewards": [1.0]}, "must be at least 2 long"),
         ({"actions": [0, 1, 1]}, "'actions' of BanditLogs must be 2 long"),
         ({"actions": [0, -1]}, "must be 0 or larger"),
@@ -314,7 +315,7 @@ def test_actions_may_be_whole_numbers(tmp_path):
         ({"propensity": None}, "The 'propensity' of logs.csv must be a column of the table"),
         ({"policy_a": None, "policy_b": None, "policy_c": None}, "a column policy_ACTION for every action"),
         ({"policy_c": None}, "among those that the policy knows: a, b"),
-        ({"propensity": 0.0}, "must be above 0 and at most 1"),
+        ({"propensity": 0.0}, "must be from 1e-12 to 1"),
         ({"policy_a": 0.9}, "sum to 1 in every row"),
         ({"context_x": "red"}, "The 'context_x' of logs.csv must be numbers. Got text such as 'red'"),
         ({"reward": [1.0, None] * 30}, "reward"),

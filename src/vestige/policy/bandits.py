@@ -72,6 +72,7 @@ from vestige.data.readers.tables import read_table
 from vestige.ratios.standardise import Standardiser
 
 OWNER = "policy.evaluate_bandit"
+LEAST_PROPENSITY = 1e-12
 LEAST_ESS = 10.0  # rows that the weights must be worth
 MOST_ERRORS = 3.5  # standard errors by which the mean weight may differ from 1
 ROUNDING = 1e-3  # by which it may differ besides, and the probabilities of a row from 1 in sum: they are divided by it
@@ -131,7 +132,7 @@ class BanditLogs:
         actions
             (n,) whole numbers from 0 on; with `names`, names of actions.
         rewards, propensities
-            (n,) numbers; propensities are the probabilities with which the logged actions were taken, in (0, 1].
+            (n,) numbers; propensities are the probabilities with which the logged actions were taken, above 0.
         contexts
             (n, d) numbers that the model of the reward may see.
         names
@@ -140,10 +141,12 @@ class BanditLogs:
             How many actions there are, where they have no names; the largest in the logs and one by default.
         """
         r = checks.vector(rewards, "rewards", owner, min_rows=2)
+        if float(r.abs().max()) > checks.LARGEST:
+            checks.refuse("rewards", owner, f"no larger than {checks.LARGEST:.2g}", f"{float(r.abs().max()):.4g}")
         p = checks.vector(propensities, "propensities", owner, length=len(r))
-        off = ((p <= 0) | (p > 1 + ROUNDING)).nonzero()
+        off = ((p < LEAST_PROPENSITY) | (p > 1 + ROUNDING)).nonzero()
         if len(off):
-            must = "above 0 and at most 1: the probability with which the logged action was taken"
+            must = f"from {LEAST_PROPENSITY:g} to 1: the probability with which the logged action was taken"
             checks.refuse("propensities", owner, must, f"{float(p[off[0]]):.4g} in row {int(off[0])} (from 0)")
         a, known = _numbered(actions, names, actions_known, len(r), owner)
         x = None if contexts is None else checks.samples(contexts, "contexts", owner)
@@ -336,14 +339,14 @@ def _interval(value: float, d: Float64[Tensor, " n"], level: float) -> Estimate:
     """`value` with the interval of the module's docstring; no interval where no term differs from the others."""
     from scipy.special import stdtrit
 
-    n = len(d)
-    squares, worst = float(d.square().sum()), float(d.abs().max())
+    n, worst = len(d), float(d.abs().max())
     if worst <= EQUAL * abs(value):
         return Estimate(value, value, value, level, 0.0)
-    squares += worst**2
-    error = math.sqrt(squares / n / (n - 1))
-    carriers = squares**2 / (float(d.pow(4).sum()) + worst**4)
-    skewness = float(d.pow(3).mean()) / (squares / n) ** 1.5 / math.sqrt(n)
+    unit = d / worst  # no power of it overflows; the worst row, of size 1, counts twice
+    squares = float(unit.square().sum()) + 1
+    error = worst * math.sqrt(squares / n / (n - 1))
+    carriers = squares**2 / (float(unit.pow(4).sum()) + 1)
+    skewness = float(unit.pow(3).mean()) / (squares / n) ** 1.5 / math.sqrt(n)
     y = float(stdtrit(max(carriers, 1.0), (1 + level) / 2))
 
     def untransformed(t: float) -> float:  # Hall 1992, the inverse of his g
