@@ -448,12 +448,14 @@ def cost_rows(folder: Path = FOLDER) -> list[list[str]]:
 
 def tables(folder: Path = FOLDER) -> list[tuple[str, Sequence[str], list[list[str]]]]:
     """Title, head and rows of everything that is stored."""
-    both = [{one.cell for found in every(e, REPORT, folder).values() for one in found} for e in EDITIONS]
+    known = {e: {one.cell for found in every(e, REPORT, folder).values() for one in found} for e in (*EDITIONS, PEER)}
     scale = "deviations of logged returns"
     found = [(f"Seeds that report, errors in {scale}", HEADS["estimates"], estimate_rows(REPORT, folder))]
-    if both[0] and both[0] != both[1]:
-        same = estimate_rows(REPORT, folder, both[0] & both[1])
-        found.append((f"The cells that both editions have, errors in {scale}", HEADS["estimates"], same))
+    for other in ("before", PEER):
+        same = known[other] & known["after"]
+        if same and same != known["after"]:
+            rows = [row for row in estimate_rows(REPORT, folder, same) if row[0] in (other, "after")]
+            found.append((f"The cells of '{other}' alone, errors in {scale}", HEADS["estimates"], rows))
     by_name = environment_rows(REPORT, folder)
     found.append(("Mean |error| in units of the return", HEADS["environments"], by_name))
     found.append((f"Seeds that choose, errors in {scale}", HEADS["estimates"], estimate_rows(CHOOSE, folder)))
