@@ -214,6 +214,21 @@ def test_auto_takes_the_rollouts_that_reproduce_the_logs(logs):
     assert found.calibration.holds
 
 
+def test_replayed_episodes_that_were_cut_off_or_ended():
+    """One is too short to compare, one ended early: each of the others still stands beside its own logged return."""
+    quiet = replace(SYSTEM, noise=0.0)
+    whole, true = quiet.logs(BEHAVIOUR, 12, 8, seed=0), quiet.dynamics(2)
+    kept = ~((whole.episodes == 3) & (whole.steps >= 5)) & ~((whole.episodes == 6) & (whole.steps >= 4))
+    ended = (whole.episodes == 6) & (whole.steps == 3)
+    columns = (whole.observations, whole.actions, whole.rewards, whole.next_observations, whole.episodes)
+    logs = Logs.of(*(column[kept] for column in columns), terminated=ended[kept].long())
+    true.folds_ = torch.zeros(len(logs), dtype=torch.int64)
+    found = evaluate(logs, TARGET, dynamics=true, horizon=8, resamples=10, trajectories=24)
+    assert found.calibration.gap.n == 11
+    assert found.calibration.gap.value == pytest.approx(0, abs=1e-4)
+    assert found.calibration.gap.std_error == pytest.approx(0, abs=1e-4)
+
+
 def test_auto_stays_with_means_that_reproduce_the_logs():
     """Though noise would come nearer by chance in some of these."""
     calm = replace(SYSTEM, noise=0.03)
