@@ -50,7 +50,7 @@ VERSIONS: dict[str, int] = {
     "metrics/FID": 2,
     # 2: dynamics by squared error, errors over members and episodes, spreads for intervals.
     "policy/evaluate": 2,
-    "policy/evaluate terminated": 2,
+    "policy/evaluate terminated": 3,  # 3: no interval where logged actions are replayed
     # 2: the standard error of FID; 3: the stack of version 3, intervals from a second fit; 5: single columns join the
     # permutation test.
     "comparison/compare": 5,
