@@ -31,7 +31,7 @@ $(CLUSTER): $(STAMP)
 
 $(FRAMEWORKS): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[frameworks]' || echo "The frameworks could not be installed."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -c constraints.txt avalanche-lib || echo "Avalanche could not be installed."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -c constraints.txt avalanche-lib dill || echo "Avalanche could not be installed."
 	@touch $(FRAMEWORKS)
 
 demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "benchmarks" / "results" / "policy"
 EDITIONS = ("before", "after")
 PEER = "peer"
-REPORT, CHOOSE = (0, 1, 2), (100, 101, 102, 103)
+REPORT, CHOOSE = (0, 1, 2, 3, 4), (100, 101, 102, 103)
 SEEDS = {"report": REPORT, "choose": CHOOSE, "all": (*REPORT, *CHOOSE)}
 EPISODES, TRUTH_EPISODES = 100, 300
 LEVEL = 0.9  # of "ok": what covers less may not be called an interval

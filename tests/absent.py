@@ -12,7 +12,7 @@ import sys
 import types
 
 OF_AVALANCHE = ("torchvision", "tensorboard", "wandb", "pytorchcv", "gputil", "GPUtil", "gdown", "pycocotools", "lvis")
-OF_AVALANCHE += ("quadprog", "qpsolvers", "google", "higher", "ctrl", "dill", "psutil", "tqdm")
+OF_AVALANCHE += ("quadprog", "qpsolvers", "google", "higher", "ctrl", "psutil", "tqdm")
 
 
 class EmptyModule(types.ModuleType):

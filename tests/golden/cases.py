@@ -49,7 +49,7 @@ VERSIONS: dict[str, int] = {
     "metrics/fid": 2,
     "metrics/FID": 2,
     # 2: dynamics by squared error, errors over members and episodes, spreads for intervals.
-    "policy/evaluate": 2,
+    "policy/evaluate": 3,  # 3: the corrected value has a spread
     "policy/evaluate terminated": 3,  # 3: no interval where logged actions are replayed
     # 2: the standard error of FID; 3: the stack of version 3, intervals from a second fit; 5: single columns join the
     # permutation test.

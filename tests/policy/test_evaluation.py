@@ -14,7 +14,7 @@ from vestige.policy import Dynamics, GaussianPolicy, Logs, Settings, estimators,
 from vestige.policy.dynamics import Trajectories
 from vestige.policy.environments import REWARDS
 from vestige.policy.estimators import fitted_q, from_logs, from_weights
-from vestige.policy.evaluation import choose_starts, reward_gap
+from vestige.policy.evaluation import TOO_SELDOM, choose_starts, reward_gap
 from vestige.ratios import weights
 
 SYSTEM = System.default()
@@ -61,16 +61,19 @@ def test_estimates_that_use_what_they_can_meet_the_truth(found):
     assert list(found.diagnostics) == ["unweighted", "lfiw", "lfiw_tempered", "shuffled"]
 
 
-def test_only_what_held_has_an_interval(found):
+def test_no_value_of_another_policy_has_an_interval(found):
+    """That of the corrected value was measured to hold too seldom; it stands in the details."""
     corrected = found.estimates["corrected"]
-    assert corrected.low < SYSTEM.value(TARGET, 20) < corrected.high
-    for name in ("model", "fitted_q", "doubly_robust"):
+    low, high = corrected.details["withdrawn"]
+    assert low < SYSTEM.value(TARGET, 20) < high
+    assert corrected.reason == TOO_SELDOM
+    for name in ("corrected", "model", "fitted_q", "doubly_robust"):
         one = found.estimates[name]
         assert one.verdict == "spread"
         assert math.isnan(one.low)
         assert math.isnan(one.high)
         assert one.std_error > 0
-    assert corrected.verdict == "ok"
+    assert found.estimates["logged"].verdict == "ok"
 
 
 def test_the_model_is_checked_on_the_policy_that_ran(found):
@@ -107,7 +110,7 @@ def test_its_picture_tells_an_interval_from_a_spread(found):
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names[:3] == ["policy that ran, simulated", "logged return", "corrected"]
     assert len(names) == 11
-    assert len(axes.containers) == 2  # bars with ends: the logged return and the corrected value
+    assert len(axes.containers) == 1  # a bar with ends: the logged return
     dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
     spreads = [e for e in (found.estimates | found.diagnostics).values() if e.verdict == "spread"]
     assert len(dotted) == len(spreads) + 1  # and the simulated policy that ran
@@ -176,7 +179,8 @@ def test_broken_dynamics_are_caught_where_the_truth_is_known(logs, given):
     assert abs(fine.calibration.gap.value) < 0.2 * abs(found.calibration.gap.value)
     if given:
         assert fine.calibration.holds
-        assert fine.estimates["corrected"].low < SYSTEM.value(TARGET, 20) < fine.estimates["corrected"].high
+        low, high = fine.estimates["corrected"].details["withdrawn"]
+        assert low < SYSTEM.value(TARGET, 20) < high
 
 
 def test_replayed_actions_are_exact_where_nothing_is_random():

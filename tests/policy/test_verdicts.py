@@ -3,7 +3,7 @@
 import pytest
 
 from vestige.core import Estimate
-from vestige.policy.evaluation import Calibration, disagreements, judge, withdrawal
+from vestige.policy.evaluation import TOO_SELDOM, Calibration, disagreements, judge, withdrawal
 
 FINE = {
     "outside": 0.01,
@@ -86,8 +86,8 @@ def test_a_refused_estimate_does_not_disagree_and_the_model_leads_without_a_corr
 
 
 def test_why_an_interval_is_withdrawn():
-    assert withdrawal(estimates(), calibrated(), "good") == ""
-    assert withdrawal(estimates(), calibrated(), "usable with care") == ""
+    assert withdrawal(estimates(), calibrated(), "good") == TOO_SELDOM
+    assert withdrawal(estimates(), calibrated(), "usable with care") == TOO_SELDOM
     assert withdrawal(estimates(), calibrated(0.41), "good") == "no interval: the model does not reproduce the logs"
     assert withdrawal(estimates(fitted_q=7.0), calibrated(), "good") == "no interval: estimates disagree"
     assert withdrawal(estimates(), calibrated(), "unreliable").startswith("no interval: the model leaves")

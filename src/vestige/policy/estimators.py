@@ -14,10 +14,10 @@ over members, divided by their number. Their sum has the degrees of freedom of W
 an interval is Student's quantile of those times its root. `mean (x_e - x_b)` may be over fewer starts than there are
 logged episodes; the covariance of both means is taken along (`error_of`).
 
-**A spread is no interval.** `HOLDS` names the estimates whose intervals held the truth in at least 90 % of the cells of
-`python -m benchmarks policy` (docs/evaluate_a_policy.md has the table, and what was chosen where). All others have the
-verdict "spread": no ends, and a `std_error` that says how far resampling moves the value. So has everything of a single
-member, which does not know how far another would be.
+**A spread is no interval.** `HOLDS` names the estimates for which there is an interval at all; whether it is given
+`evaluation.withdrawal` says, by what `python -m benchmarks policy` measured. All others have the verdict "spread": no
+ends, and a `std_error` that says how far resampling moves the value. So has everything of a single member, which does
+not know how far another would be.
 
 **From logged episodes alone**: the mean return, importance sampling, and doubly robust estimates.
 

@@ -20,10 +20,11 @@ more often than towards it (REPRODUCTIONS.md, lfiw-table3).
                      flattened to a share `ess` of effective trajectories
     shuffled         the tempered weights in a random order: the control
 
-All are over the first `horizon` steps. What has an interval held the truth in at least 90 % of measured cells
-(`estimators`); everything else has a spread, which promises nothing. An interval is withdrawn where the calibration is
-off by more than its error, where estimates disagree beyond theirs, where the verdict is "unreliable", and where logged
-actions had to be replayed: with those it held less often.
+All are over the first `horizon` steps. Values of the evaluated policy have a spread, which promises nothing: an
+interval is one that holds the truth in at least 90 % of measured cells, and those of the corrected value held in 0.86
+of the cells where nothing spoke against them (docs/evaluate_a_policy.md). They stand in `details["withdrawn"]`, beside
+the reason: the calibration is off by more than its error, estimates disagree beyond theirs, the verdict is
+"unreliable", logged actions had to be replayed, or none of these.
 
 `judge` says it in words: limits are fields of `Limits`, and each sentence names its number. `coverage` asks whether the
 policy goes where the logs have been: the share of simulated steps that lie beyond them. Beyond is further from the mean
@@ -128,16 +129,18 @@ def disagreements(estimates: Mapping[str, Estimate]) -> list[str]:
 
 
 def withdrawal(estimates: Mapping[str, Estimate], calibration: Calibration, verdict: str) -> str:
-    """Why no estimate of the policy may have an interval; empty where nothing speaks against one."""
+    """Why no estimate of the policy has an interval."""
     if not calibration.holds:
         return "no interval: the model does not reproduce the logs"
     if disagreements(estimates):
         return "no interval: estimates disagree"
     if verdict == "unreliable":
         return "no interval: the model leaves what the logs have seen"
-    return "no interval without the policy that ran" if calibration.replayed else ""
+    return "no interval without the policy that ran" if calibration.replayed else TOO_SELDOM
 
 
+# What an interval of the corrected value was worth where nothing else spoke against it (docs/evaluate_a_policy.md).
+TOO_SELDOM = "no interval: those of its kind held the truth in fewer than nine of ten measured cells"
 UNANSWERED = (
     " Replayed actions do not answer to what happens in the model, which can open a gap by itself where the system is "
     "noisy: give the policy that ran, if there is one."
@@ -373,9 +376,9 @@ def evaluate(
         extra = dict(zip(("diagnostics", "curves", "permuted"), weighted, strict=True))
         report["classifiers"] = ratio.report_ | {"ratios_cut": float((within != log_ratio).double().mean())}
     ordered = {name: estimates[name] for name in ORDER}
-    if why := withdrawal(estimates, calibration, verdict):
-        held = [name for name in (*LEADS, *OTHERS) if ordered[name].verdict == "ok"]
-        ordered |= {name: ordered[name].without_interval(why) for name in held}
+    why = withdrawal(estimates, calibration, verdict)
+    given = [name for name in (*LEADS, *OTHERS) if ordered[name].verdict == "ok"]
+    ordered |= {name: ordered[name].without_interval(why) for name in given}
     report_progress(1.0, "done")
     return Evaluation(ordered, calibration, horizon, outside, verdict, warnings, **extra, report=report)
 
