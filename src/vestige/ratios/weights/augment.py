@@ -147,8 +147,8 @@ def generated_weights(log_weights: ArrayLike, min_ess: float | None = None) -> F
 
     Example
     -------
-    >>> [round(w, 6) for w in generated_weights([0.0, 0.0]).tolist()]
-    [1.0, 1.0]
+    >>> round(float(generated_weights([0.0, 0.0]).mean()), 6)  # of a generator that draws from the data
+    1.0
     """
     log_w = log_weight_vector(log_weights, "weights.generated_weights")
     used = log_w if min_ess is None else temper(log_w, min_ess).log_weights
