@@ -329,7 +329,8 @@ def _in_order(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The rows of `most` batches, shuffled if there is a generator, some whole batches at a time; each copy is erased.
 
-    A copy that fits a processor's cache is read while it is there, and its memory is used again for the next one.
+    All copies of a round lie in the same memory: to ask for it anew costs more than to copy, and one that fits a
+    processor's cache is read while it is there.
     """
     x, y = task.x, task.y
     if generator is None and held_back is None:
@@ -338,13 +339,17 @@ def _in_order(
     order = torch.arange(len(y)) if generator is None else torch.randperm(len(y), generator=generator)
     order = order if held_back is None else order[~torch.isin(order, held_back)]
     at_once = batch_size * max(1, NUMBERS_AT_ONCE // (batch_size * max(x[0].numel(), 1)))
-    for rows in order[: most * batch_size].split(at_once):
-        copies = x[rows], y[rows]
+    order = order[: most * batch_size]
+    room = [each.new_empty(min(at_once, len(order)), *each.shape[1:]) for each in (x, y)]
+    for rows in order.split(at_once):
+        x_part, y_part = (
+            torch.index_select(each, 0, rows, out=held[: len(rows)]) for each, held in zip((x, y), room, strict=True)
+        )
         try:
-            yield copies
+            yield x_part, y_part
         finally:
-            for copy in copies:
-                erase(copy)
+            erase(x_part)
+            erase(y_part)
 
 
 MOST_ROWS = 1000  # of a task that are tested while training, unless more are asked for

@@ -114,21 +114,32 @@ class TestLwF:
         zero = -(p * wide.log()).sum(1).mean()
         torch.testing.assert_close(distilled(logits, old, (0, 1, 2, 3), tuple(range(6)), 2.0), zero)
 
-    @pytest.mark.parametrize("form", ["li_hoiem", "van_de_ven"])
+    @pytest.mark.parametrize("form", ["li_hoiem", "van_de_ven", "van_de_ven_2019"])
     @pytest.mark.parametrize("scenario", ["class", "task", "domain"])
-    def test_which_outputs_are_old(self, form, scenario):
+    def test_which_outputs_are_old_and_what_they_weigh(self, form, scenario):
+        """At the third of three tasks, so that the number of old ones is not one."""
         stream = split(blobs(), 2, scenario=scenario)
-        learner, task, _ = at_second_task(build("lwf", stream, **HIDDEN, form=form), stream)
-        learner.observe(task.x, task.y)  # away from the old network
+        learner = build("lwf", stream, **HIDDEN, form=form)
+        for task in stream:
+            learner.begin_task(task)
+            learner.observe(task.x, task.y)
+            if task.info.index == 2:
+                break
+            learner.end_task(task)
         with torch.no_grad():
             logits, old = learner.net(task.x), learner.answer_of(learner.old_, task.x)
-        new_space = {"class": [0, 1, 2, 3], "task": [2, 3], "domain": [0, 1]}[scenario]
+        new_space = {"class": list(range(6)), "task": [4, 5], "domain": [0, 1]}[scenario]
         places = torch.tensor([new_space.index(int(c)) for c in task.y])
         new = functional.cross_entropy(logits[:, new_space], places)
-        theirs = form == "van_de_ven"
-        competing = (0, 1, 2, 3) if scenario == "class" and theirs else (0, 1)
-        kept = distilled(logits, old, (0, 1), competing, 2.0)
-        expected = new / 2 + 4 * kept / 2 if theirs else new + kept
+        groups = {"class": [(0, 1, 2, 3)], "task": [(0, 1), (2, 3)], "domain": [(0, 1)]}[scenario]
+        wide = scenario == "class" and form != "li_hoiem"
+        parts = [distilled(logits, old, group, tuple(range(6)) if wide else group, 2.0) for group in groups]
+        mean = sum(parts) / len(parts)
+        expected = {
+            "li_hoiem": new + sum(parts),
+            "van_de_ven": new + 4 * mean * (1 if scenario == "class" else 2),
+            "van_de_ven_2019": new / 3 + 4 * mean * 2 / 3,
+        }[form]
         torch.testing.assert_close(learner.loss(task.x, task.y), expected)
 
     def test_each_old_task_is_a_group_where_heads_are_apart(self):

@@ -9,8 +9,11 @@ With y_o the old network's probabilities of the old outputs on a new input, and 
 L_old summed over old tasks where each has outputs of its own ("current"); where outputs of all tasks compete the old
 ones are one group, in a domain-incremental stream all outputs. No data is kept but the old network.
 
-`form="van_de_ven"` is what the code of van de Ven et al. (2022) does instead: 1 / k of L_new and 1 - 1/k of the mean of
-T^2 L_old over the old tasks, k the tasks so far, where new outputs compete in yhat' and have the target 0.
+Two forms are those of van de Ven's code, k the tasks so far. In both L_old has a factor T^2, and where outputs of all
+tasks compete the new ones do so in yhat' too, with the target 0:
+- `form="van_de_ven"`, of the article of 2022: L_new + T^2 L_old, L_old once for each old task, but once in all where
+  the task's class is found out;
+- `form="van_de_ven_2019"`, of the preprints: 1 / k of L_new and 1 - 1/k of the mean of T^2 L_old over the old tasks.
 
 Deviations: the paper warms a new head up before all weights train, which is left out; the weight decay R is the user's.
 """
@@ -34,7 +37,7 @@ class LwFConfig(TrainConfig):
 
     lam: float = option(1.0, low=0)
     temperature: float = option(2.0, above=0)
-    form: str = option("li_hoiem", among=("li_hoiem", "van_de_ven"))
+    form: str = option("li_hoiem", among=("li_hoiem", "van_de_ven", "van_de_ven_2019"))
 
 
 def distilled(
@@ -80,13 +83,16 @@ class LwF(Learner):
         new = self.outputs_.loss(logits, y)
         if not self.old_:
             return new
-        c, theirs, old_logits = self.config, self.config.form == "van_de_ven", self.answer_of(self.old_, x)
-        parts = []
+        c, theirs, old_logits = self.config, self.config.form != "li_hoiem", self.answer_of(self.old_, x)
+        parts, found_out = [], False
         for outputs in self.groups_.values():
             alone = len(self.groups_) > 1 or not theirs or not set(outputs) <= set(self.outputs_.outputs)
             competing = outputs if alone else self.outputs_.outputs
+            found_out = len(competing) > len(outputs)
             parts.append(distilled(logits, old_logits, outputs, competing, c.temperature))
         if not theirs:
             return new + c.lam * torch.stack(parts).sum()
         old = c.temperature**2 * torch.stack(parts).mean()
+        if c.form == "van_de_ven":
+            return new + old * (1 if found_out else self.tasks_ - 1)
         return new / self.tasks_ + (1 - 1 / self.tasks_) * old
