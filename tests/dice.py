@@ -25,7 +25,7 @@ class Dice(Experiment[Config]):
     rule = Rule(Claim("the mean is within a tenth of 3.5", lambda mean: Finding(abs(mean - 3.5) < 0.1, f"{mean:.2f}")))
     presets: ClassVar = {"smoke": Config(10), "laptop": Config(), "paper": Config(10_000)}
     seeds: ClassVar = {"smoke": 1, "laptop": 2, "paper": 3}
-    cut: ClassVar = {"smoke": "nearly all throws"}
+    cut: ClassVar = {"smoke": "ten throws", "laptop": "a hundredth of the throws"}
 
     def arms(self, config):
         return [Config(config.throws, (n,), config.bias) for n in config.sides]

@@ -21,5 +21,7 @@ def read(name, records):
     lines = experiment.lines(records)
     assert len({(x.label, x.quantity) for x in lines}) == len(lines)
     assert all(math.isfinite(x.ours) for x in lines)
-    assert experiment.verdict(records).word in ("reproduced", "partly", "not", "not judged")
+    said = experiment.verdict(records)
+    assert (said.word, said.claims) == ("no verdict", "too small to judge"), "a smoke run is not judged"
+    assert experiment.by_rule(records).word in ("reproduced", "partly", "not", "not judged"), "but its rule applies"
     return lines, experiment.figures(records)

@@ -23,7 +23,7 @@ def runs(monkeypatch, tmp_path):
 def test_the_page_and_its_files_are_written_where_runs_are(runs, capsys):
     assert main(["report"]) == 0
     shown = capsys.readouterr().out
-    assert "What was published came out. Holds: the mean is within a tenth of 3.5" in shown
+    assert "Table 0 is reproduced: its claim holds. Holds: the mean is within a tenth of 3.5" in shown
     assert "report/index.html" in shown
     text = (runs / "report" / "index.html").read_text()
     assert "vestige run dice --preset paper --seeds 3" in text
@@ -38,7 +38,7 @@ def test_records_can_be_named_and_json_tells_where_everything_is(runs, capsys):
     assert found["page"] == "mine.html"
     assert (runs / "mine.html").exists()
     assert all((runs / table).exists() for table in found["tables"])
-    assert found["conclusion"].startswith("What was published")
+    assert found["conclusion"].startswith("Table 0 is preliminary, with 1 of 3 seeds: ")
 
 
 def test_the_page_can_stand_alone(runs, capsys):

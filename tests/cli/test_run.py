@@ -32,7 +32,8 @@ def test_it_runs_every_seed_and_judges(dice, tmp_path, capsys):
 
 def test_fields_can_be_set(dice, tmp_path, capsys):
     found = answer(["dice", "--set", "bias=10", "--set", "throws=50", "--seeds", "1", "--out", str(tmp_path)], capsys)
-    assert found["verdict"]["word"] == "not"
+    assert found["verdict"]["word"] == "preliminary"
+    assert found["sentence"].startswith("preliminary, with 1 of 3 seeds and a hundredth of the throws: not so far")
     assert 10 < found["lines"][0]["ours"] < 17
 
 
@@ -54,7 +55,9 @@ def test_files_of_ones_own_have_options(tmp_path, capsys):
 def test_the_table_says_what_was_left_out(dice, tmp_path, capsys):
     assert main(["run", "dice", "--preset", "smoke", "--workers", "0", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "nearly all throws" in shown
+    assert "this ran with: 1 of 3 seeds; ten throws." in shown
+    assert "No verdict: too small to judge." in shown
+    assert "erdict: not" not in shown
     assert "paper" in shown
     assert "Rule: (a) the mean is within a tenth of 3.5. Reproduced if (a) holds" in shown
 

@@ -28,7 +28,7 @@ def test_smoke_runs_reload_and_are_read(name, methods, tmp_path):
     again = [unit.finished() for unit in units]
     assert [r.id for r in again] == [r.id for r in records]
     assert str(experiment.lines(again)) == str(experiment.lines(records))
-    assert experiment.verdict(records).word in ("reproduced", "partly", "not", "not judged")
+    assert experiment.by_rule(records).word in ("reproduced", "partly", "not", "not judged")
     assert set(experiment.figures(records)) <= {name}
     verdicts = records[-2].details["verdicts"]  # of a chain
     assert all(verdicts.values() if isinstance(verdicts, dict) else verdicts)
@@ -64,13 +64,13 @@ def planted_chain(found, verdicts):
 )
 def test_beyond_chain_is_judged_by_its_rule(word, found, verdicts):
     experiment, records = planted_chain(found, verdicts)
-    assert experiment.verdict(records).word == word
+    assert experiment.by_rule(records).word == word
 
 
 def test_beyond_chain_names_who_was_too_bold_and_needs_the_oracle():
     experiment, records = planted_chain({"bridged": (1.0, 2.0, 3.0)}, {"bridged": "ok"})
-    assert "called ok: bridged at t = 30" in experiment.verdict(records).why
-    assert experiment.verdict(records[:-1]).word == "not judged"
+    assert "called ok: bridged at t = 30" in experiment.by_rule(records).why
+    assert experiment.by_rule(records[:-1]).word == "not judged"
     lines = {(x.label, x.quantity): x for x in experiment.lines(records)}
     assert (lines["bridged", "kl, t = 30"].ours, lines["bridged", "kl, t = 30"].truth) == (3.0, 4.0)
 
@@ -113,7 +113,7 @@ SAME = [(0.1, 0.1), (1.0, 1.1), (2.0, 2.2)]
 )
 def test_beyond_matrix_is_judged_by_its_rule(word, forgotten, said):
     experiment, records = planted_matrix(forgotten, said)
-    assert experiment.verdict(records).word == word
+    assert experiment.by_rule(records).word == word
 
 
 def test_forgetting_and_intransigence_are_losses_of_divergences():

@@ -79,23 +79,23 @@ def test_units_run_reload_and_name_their_places(tmp_path):
     assert ("DGR, MNIST then SVHN", "shared_head") not in lines
     assert lines["all", "shared_head fails"].ours == 2
     assert set(EXPERIMENT.figures(list(found.values()))) == {"evaluations"}
-    assert EXPERIMENT.verdict(list(found.values())).word == "not judged"
+    assert EXPERIMENT.by_rule(list(found.values())).word == "not judged"
 
 
 def test_where_all_comes_out_it_is_reproduced():
-    verdict = EXPERIMENT.verdict(records())
+    verdict = EXPERIMENT.by_rule(records())
     assert verdict.word == "reproduced"
     assert STRICT in verdict.why
 
 
 def test_a_flag_that_is_missing_makes_it_not():
-    verdict = EXPERIMENT.verdict(records({"EWC, Permuted MNIST": {"resemblance": ALIKE, "same_inputs": None}}))
+    verdict = EXPERIMENT.by_rule(records({"EWC, Permuted MNIST": {"resemblance": ALIKE, "same_inputs": None}}))
     assert verdict.word == "not"
     assert "sets aside is flagged (46 of 47; not EWC, Permuted MNIST: resemblance)" in verdict.why
 
 
 def test_a_flag_against_the_papers_makes_it_partly():
-    verdict = EXPERIMENT.verdict(records({STRICT: {"resemblance": UNLIKE}}))
+    verdict = EXPERIMENT.by_rule(records({STRICT: {"resemblance": UNLIKE}}))
     assert verdict.word == "partly"
     assert f"respects is flagged (18 of 19; not {STRICT}: resemblance)" in verdict.why
 
@@ -104,7 +104,7 @@ def test_an_evaluation_that_respects_all_and_is_done_well_makes_it_partly_and_wi
     name = "CDRE Fig. 3, Fashion-MNIST"  # of which the papers say nothing
     five = {"tasks": 5, "shared_head": True, "labels_at_test": False, "kept_samples": 0, "retrains": False}
     well = {name: five | {"resemblance": ALIKE}}
-    verdict = EXPERIMENT.verdict(records(well))
+    verdict = EXPERIMENT.by_rule(records(well))
     assert verdict.word == "partly"
     assert f"not {name})" in verdict.why
-    assert EXPERIMENT.verdict(records(well | {STRICT: {"resemblance": UNLIKE}})).word == "not"
+    assert EXPERIMENT.by_rule(records(well | {STRICT: {"resemblance": UNLIKE}})).word == "not"

@@ -47,7 +47,7 @@ def test_a_smoke_run_reloads_and_is_read(tmp_path):
     assert {f"digits, skewed, {row}" for row in record.values} == {label for label, _ in labels}
     for row, control in CONTROL.items():
         assert (f"digits, skewed, {row}", f"less {control}") in labels
-    assert EXPERIMENT.verdict([record]).word == "not judged"
+    assert EXPERIMENT.by_rule([record]).word == "not judged"
     assert record.details["bytes"][BOTH]["method"] > record.details["bytes"][DGR]["method"]
     assert set(EXPERIMENT.figures([record])) == {"beyond-replay"}
 
@@ -174,8 +174,8 @@ def planted(gains, harm=0.0, seeds=3):
     ],
 )
 def test_it_is_judged_by_its_rule(word, gains, harm):
-    assert EXPERIMENT.verdict(planted(gains, harm)).word == word
-    assert EXPERIMENT.verdict(planted(gains, harm, seeds=1)).word == "not judged"
+    assert EXPERIMENT.by_rule(planted(gains, harm)).word == word
+    assert EXPERIMENT.by_rule(planted(gains, harm, seeds=1)).word == "not judged"
 
 
 def test_tasks_are_split_at_every_second_pixel_and_validation_leaves_the_test_rows_alone():

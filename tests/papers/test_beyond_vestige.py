@@ -22,7 +22,7 @@ def test_smoke_runs_reload_and_are_read(tmp_path):
     again = [unit.finished() for unit in units]
     assert [r.id for r in again] == [r.id for r in records]
     assert str(EXPERIMENT.lines(again)) == str(EXPERIMENT.lines(records))
-    assert EXPERIMENT.verdict(records).word in ("reproduced", "partly", "not")
+    assert EXPERIMENT.by_rule(records).word in ("reproduced", "partly", "not")
 
 
 @pytest.mark.parametrize("part", [CARRIED, ORACLE, TABLE, CHAIN])
@@ -221,11 +221,11 @@ LEVEL = {"anchored": (0.1, 0.2, "ok"), "vestige": (0.1, 0.2, "ok")}
 )
 def test_the_rule(word, cells, power, chain):
     records = [*images(**GOOD | cells), *tables(*power), *chains(chain)]
-    assert EXPERIMENT.verdict(records).word == word
+    assert EXPERIMENT.by_rule(records).word == word
 
 
 def test_what_was_not_run_is_not_judged():
-    assert EXPERIMENT.verdict(images(**GOOD)[:1]).word == "not judged"
-    told = EXPERIMENT.verdict(images(**GOOD))
+    assert EXPERIMENT.by_rule(images(**GOOD)[:1]).word == "not judged"
+    told = EXPERIMENT.by_rule(images(**GOOD))
     assert told.word == "reproduced"
     assert "Not measured" in told.why

@@ -49,7 +49,7 @@ def test_smoke_runs_reload_and_are_read(name, tmp_path):
     assert [r.id for r in again] == [r.id for r in records]
     assert str(experiment.lines(again)) == str(experiment.lines(records))  # as words: NaN is not equal to itself
     assert all(x.label and x.quantity for x in experiment.lines(records))
-    assert experiment.verdict(records).word in ("reproduced", "partly", "not", "not judged")
+    assert experiment.by_rule(records).word in ("reproduced", "partly", "not", "not judged")
     assert all(path.stat().st_size < 50_000 for path in tmp_path.rglob("*.json"))
     assert set(experiment.figures(records)) == (set() if name == "cdre-table2" else {name})
 
@@ -149,14 +149,14 @@ REST = dict.fromkeys(("anchored", "keyframe", "oracle", "fitted"), (1.02, 0.97))
 )
 def test_fig2_is_judged_by_its_rule(word, arms):
     experiment, records = planted_drift(arms | REST)
-    verdict = experiment.verdict(records)
+    verdict = experiment.by_rule(records)
     assert verdict.word == word
     assert "+2.0% at t = 5 (asked: 5%) and -3.0% at t = 10 (asked: 6%)" in verdict.why
 
 
 def test_fig2_without_the_papers_method_is_not_judged():
     experiment, records = planted_drift(dict.fromkeys(cdre_fig2.LAMBDAS, (1.0, 1.0)) | REST)
-    assert experiment.verdict([r for r in records if r.config["method"] == "anchored"]).word == "not judged"
+    assert experiment.by_rule([r for r in records if r.config["method"] == "anchored"]).word == "not judged"
 
 
 def test_fig2_sets_every_arm_beside_the_truth():
@@ -254,8 +254,8 @@ def planted_table1(**changed):
 )
 def test_table_1_is_judged_by_its_rule_on_the_reading_that_suits_it_best(word, changed):
     experiment, records = planted_table1(**changed)
-    assert experiment.verdict(records).word == word
-    assert experiment.verdict(records[:1]).word == "not"  # the VAE's codes alone, as they are planted
+    assert experiment.by_rule(records).word == word
+    assert experiment.by_rule(records[:1]).word == "not"  # the VAE's codes alone, as they are planted
 
 
 def test_table_1_sets_the_paper_beside_kliep_and_the_truth_where_it_is_finite():
@@ -312,7 +312,7 @@ def test_fig5_is_judged_by_its_rule(word, fid, kid, kl, reverse_kl):
         numbers |= {"stack.kl": (2, 1), "stack.reverse_kl": (2, 1)}
         values |= {f"{kind}.{key}": torch.tensor(float(pair[i]), dtype=torch.float64) for key, pair in numbers.items()}
     record = experiment.record(experiment.presets["smoke"], 0, values=values)
-    assert experiment.verdict([record]).word == word
+    assert experiment.by_rule([record]).word == word
     truths = {x.label: x.truth for x in experiment.lines([record]) if x.quantity.startswith("kl")}
     assert truths == pytest.approx({"many: 50% of samples": math.log(2), "strong: 10% of samples": math.log(10 / 9)})
 
@@ -352,7 +352,7 @@ def planted_table2(of_real, of_fake, **config):
 )
 def test_table_2_is_judged_by_its_rule(word, real, fake):
     experiment, records = planted_table2(real, fake)
-    assert experiment.verdict(records).word == word
+    assert experiment.by_rule(records).word == word
 
 
 def test_the_column_of_stylegan_stands_beside_own_files_alone():

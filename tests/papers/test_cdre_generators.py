@@ -109,16 +109,16 @@ def all_rows(**worst):
     ],
 )
 def test_the_rule_of_the_measures(worst, word):
-    assert EXPERIMENTS["cdre-fig3"].verdict(all_rows(**worst)).word == word
+    assert EXPERIMENTS["cdre-fig3"].by_rule(all_rows(**worst)).word == word
 
 
 def test_the_vae_is_no_gan_and_five_gans_are_needed():
     records = [planted(row, fid=9.0 if row == "VAE" else 3.0 if row == "f-GAN-rvKL" else 1.0) for row in ROWS]
     assert (
         "by FID, mean over classes after the last, the worst of the five GANs is f-GAN-rvKL"
-        in EXPERIMENTS["cdre-fig3"].verdict(records).why.partition("not hold")[0]
+        in EXPERIMENTS["cdre-fig3"].by_rule(records).why.partition("not hold")[0]
     )
-    assert EXPERIMENTS["cdre-fig3"].verdict(records[1:]).word == "not judged"
+    assert EXPERIMENTS["cdre-fig3"].by_rule(records[1:]).word == "not judged"
 
 
 def test_one_that_diverged_is_the_worst():
@@ -127,7 +127,7 @@ def test_one_that_diverged_is_the_worst():
     lost = [r for r in records if r.config["row"] == "WGAN"]
     for record in lost:
         record.details["diverged"] = "task 1: no number"
-    why = EXPERIMENTS["cdre-fig3"].verdict(records).why
+    why = EXPERIMENTS["cdre-fig3"].by_rule(records).why
     assert why.count("(it is WGAN)") == 3
 
 
@@ -135,7 +135,7 @@ def test_one_that_the_chain_refused_is_not_called_the_worst():
     gone = torch.full((4, 4), NAN, dtype=torch.float64)
     worst = {"fid": 9.0, "kid": 9.0, "js": 0.5}
     records = [planted(r, **(worst if r == "f-GAN-rvKL" else {"js": gone} if r == "WGAN" else {})) for r in ROWS]
-    found = EXPERIMENTS["cdre-fig3"].verdict(records)
+    found = EXPERIMENTS["cdre-fig3"].by_rule(records)
     assert found.word == "partly"
     assert "it is f-GAN-rvKL, without WGAN, which the chain refused" in found.why
 
@@ -149,8 +149,8 @@ FALLS, STAYS = (0.9, 0.9, 0.9, 0.5), (0.9, 0.9, 0.8, 0.9)
 )
 def test_the_rule_of_the_samples(wgan, gp, word):
     records = [planted("WGAN", labels=wgan), planted("WGAN-GP", labels=gp)]
-    assert EXPERIMENTS["cdre-fig4"].verdict(records).word == word
-    assert EXPERIMENTS["cdre-fig7"].verdict(records[:1]).word == "not judged"
+    assert EXPERIMENTS["cdre-fig4"].by_rule(records).word == word
+    assert EXPERIMENTS["cdre-fig7"].by_rule(records[:1]).word == "not judged"
 
 
 def ranked(order, *, cells=1.0, data="mnist"):
@@ -178,7 +178,7 @@ def ranked(order, *, cells=1.0, data="mnist"):
 )
 def test_the_rule_of_agreement(records, word):
     experiment = EXPERIMENTS["beyond-matrix-images"]
-    assert experiment.verdict(records).word == word
+    assert experiment.by_rule(records).word == word
     assert experiment.lines(records)
 
 

@@ -51,6 +51,9 @@ def test_an_experiment_says_what_it_must(name):
     assert (type(experiment).__doc__ or "").strip()
     assert set(experiment.presets) == set(experiment.seeds) == set(PRESETS)
     assert {"smoke", "laptop"} <= set(experiment.cut) | {"laptop"}, "what smoke leaves out is said"
+    for words in experiment.cut.values():
+        assert not words.endswith("."), "phrases that can follow 'with'"
+        assert "seed" not in words.replace("a seed", "").replace("the seed", "").replace("--seeds 1", ""), "are counted"
     for preset in PRESETS:
         arms = experiment.arms(experiment.presets[preset])
         ids = {experiment.unit_id(arm, 0) for arm in arms}

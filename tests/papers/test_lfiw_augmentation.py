@@ -46,7 +46,7 @@ def test_table_and_figure_read_the_same_records(drawn):
         again = [unit.finished() for unit in runner.plan(experiment.name, out, preset="smoke")]
         assert [r.id for r in again] == [r.id for r in records]
         assert str(experiment.lines(again)) == str(experiment.lines(records))
-        assert experiment.verdict(records).word == "not judged"
+        assert experiment.by_rule(records).word == "not judged"
     assert all(path.stat().st_size < 50_000 for path in out.rglob("*.json"))
     assert set(TABLE.figures(records)) == {"lfiw-table2"}
     assert set(FIGURE.figures(records)) == {"lfiw-fig2-small_pixels", "lfiw-fig2-small"}
@@ -190,16 +190,16 @@ W, S = "D_cl + D_g + LFIW", "D_cl + D_g + shuffled"
 )
 def test_it_is_judged_by_its_rule(experiment, word, changes):
     records = planted(experiment, changes)
-    assert experiment.verdict(records).word == word
-    assert "unreliable in 3 of 3 seeds" in experiment.verdict(records).why
-    assert experiment.verdict([r for r in records if r.seed == 0]).word == "not judged"
+    assert experiment.by_rule(records).word == word
+    assert "unreliable in 3 of 3 seeds" in experiment.by_rule(records).why
+    assert experiment.by_rule([r for r in records if r.seed == 0]).word == "not judged"
 
 
 def test_arms_that_disagree_are_partly():
     good, bad = planted(COVTYPE, {W: 2}), planted(COVTYPE, {})
     mixed = [r for r in good if r.config["learner"] == "forest"] + [r for r in bad if r.config["learner"] == "network"]
-    assert COVTYPE.verdict(mixed).word == "partly"
-    assert COVTYPE.verdict(good).word == "reproduced"
+    assert COVTYPE.by_rule(mixed).word == "partly"
+    assert COVTYPE.by_rule(good).word == "reproduced"
 
 
 def test_the_end_of_the_interval_is_where_it_begins():
@@ -209,7 +209,7 @@ def test_the_end_of_the_interval_is_where_it_begins():
 
 @pytest.mark.parametrize("experiment", [TABLE, COVTYPE], ids=lambda e: e.name)
 def test_weights_that_are_all_equal_are_not_judged(experiment):
-    found = experiment.verdict(planted(experiment, {W: 2}, idle=1.0))
+    found = experiment.by_rule(planted(experiment, {W: 2}, idle=1.0))
     assert found.word == "not judged"
     assert "all equal in 3" in found.why
     flat = shared.weigh(torch.zeros(50).double(), torch.zeros(50).double(), 0.1)
@@ -238,9 +238,9 @@ def ranked(tops, bottoms):
 )
 def test_the_ranking_is_judged_by_its_rule(word, tops, bottoms):
     records = ranked(tops, bottoms)
-    assert FIGURE.verdict(records).word == word
-    assert FIGURE.verdict(records[:1]).word == "not judged"
-    assert f"{100 * (tops[0] - bottoms[0]):+.1f}" in FIGURE.verdict(records).why
+    assert FIGURE.by_rule(records).word == word
+    assert FIGURE.by_rule(records[:1]).word == "not judged"
+    assert f"{100 * (tops[0] - bottoms[0]):+.1f}" in FIGURE.by_rule(records).why
 
 
 # Drawings

@@ -97,12 +97,12 @@ FALLING, RISING, BENT = (0.4, 0.3, 0.1), (0.1, 0.3, 0.4), (0.3, 0.4, 0.1)
     ],
 )
 def test_it_is_judged_by_its_rule(word, widths, gaps):
-    assert EXPERIMENT.verdict(planted(widths, gaps)).word == word
+    assert EXPERIMENT.by_rule(planted(widths, gaps)).word == word
 
 
 def test_one_n_alone_is_not_judged():
     alone = [r for r in planted(FALLING, FALLING) if r.config["n"] == 50]
-    assert EXPERIMENT.verdict(alone).word == "not judged"
+    assert EXPERIMENT.by_rule(alone).word == "not judged"
     (line, _) = EXPERIMENT.lines(alone)
     assert (line.ours, line.n) == (pytest.approx(0.4), 2)
 

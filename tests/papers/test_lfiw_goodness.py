@@ -59,7 +59,7 @@ def test_one_set_of_records_serves_all_tables(name, smoke):
     assert [r.id for r in again] == [r.id for r in records]
     assert str(experiment.lines(again)) == str(experiment.lines(records))
     assert {x.label for x in experiment.lines(records)} == {"vae, digits", "skewed, digits"}
-    assert experiment.verdict(records).word in ("reproduced", "partly", "not")
+    assert experiment.by_rule(records).word in ("reproduced", "partly", "not")
     assert set(experiment.figures(records)) == {name}
     assert all(path.stat().st_size < 50_000 for path in out.rglob("*.json"))
 
@@ -207,7 +207,7 @@ def test_own_files_give_the_same_tables(own):
     assert lines["bias, Flattening (alpha = 0)"].ours == pytest.approx(0.5, abs=0.1)
     assert lines["bias, Self-norm"].ours < 0.25
     assert record.details["features"] == "the files' columns"
-    assert experiment.verdict([record]).word == "reproduced"
+    assert experiment.by_rule([record]).word == "reproduced"
 
 
 def test_own_draws_come_from_rows_that_the_classifier_has_not_seen(own):
@@ -426,7 +426,7 @@ BAD, GOOD = (4.0, 9.0, 0.3), (6.0, 5.0, 0.2)
 )
 def test_table_1_is_judged_by_its_rule(word, lfiw, tempered):
     experiment, records = table1(BAD, lfiw, tempered)
-    assert experiment.verdict(records).word == word
+    assert experiment.by_rule(records).word == word
 
 
 def test_table_1_asks_nothing_of_the_under_trained_model_and_is_fair_beyond_the_reference():
@@ -434,12 +434,12 @@ def test_table_1_asks_nothing_of_the_under_trained_model_and_is_fair_beyond_the_
         return number(20.0 if arm.model == "under-trained" else 5.0)
 
     experiment, records = table1(BAD, GOOD, GOOD, **{"LFIW.fid": worse})
-    assert experiment.verdict(records).word == "reproduced"
+    assert experiment.by_rule(records).word == "reproduced"
     under = [r for r in records if r.config["model"] == "under-trained"]
-    assert experiment.verdict(under).word == "not judged"
+    assert experiment.by_rule(under).word == "not judged"
     # An Inception Score above the reference by more than the default is below it is no gain.
     experiment, records = table1(BAD, (15.0, 5.0, 0.2), BAD)
-    assert experiment.verdict(records).word == "partly"
+    assert experiment.by_rule(records).word == "partly"
     lines = {(x.label, x.quantity): x for x in experiment.lines(records)}
     assert lines["vae, mnist", "FID, LFIW"].paper == 55.83
     assert lines["gan, fashion_mnist", "KID, Default"].paper == 0.094
@@ -475,7 +475,7 @@ def table4(name, self_norm, none, others=(0.5, 1.0, 9.0), quarter=(0.5, 1.0, 9.0
 )
 def test_table_4_is_judged_by_its_rule(word, self_norm, none, quarter):
     experiment, records = table4("lfiw-table4", self_norm, none, quarter=quarter)
-    assert experiment.verdict(records).word == word
+    assert experiment.by_rule(records).word == word
 
 
 @pytest.mark.parametrize(
@@ -484,7 +484,7 @@ def test_table_4_is_judged_by_its_rule(word, self_norm, none, quarter):
 )
 def test_table_5_asks_for_the_same_bias_and_a_larger_variance(word, half_none):
     experiment, records = table4("lfiw-table5", (0.1, 0.25, 1.0), (0.3, 0.1, 2.0), half_none=half_none)
-    assert experiment.verdict(records).word == word
+    assert experiment.by_rule(records).word == word
     lines = {(x.label, x.quantity): x for x in experiment.lines(records)}
     assert lines["vae, mnist", "MSE, Self-norm"].paper == 0.0049
     assert lines["vae, mnist", "bias, Flattening (alpha = 0)"].ours == half_none[0]
@@ -507,7 +507,7 @@ def test_calibration_is_judged_by_its_rule(word, raw, platt):
     errors = {"raw.ece": unless_under_trained(raw), "platt.ece": unless_under_trained(platt)}
     mass = torch.tensor([0.4, *[0.025] * 8, 0.4], dtype=torch.float64)
     experiment, records = planted("lfiw-calibration", **errors, **{"raw.mass": mass, "raw.found": mass})
-    assert experiment.verdict(records).word == word
+    assert experiment.by_rule(records).word == word
     lines = {(x.label, x.quantity): x.ours for x in experiment.lines(records)}
     assert lines["vae, mnist", "share of rows between 0.1 and 0.9"] == pytest.approx(0.2)
     assert lfiw_calibration.CALIBRATED == 0.05

@@ -133,7 +133,7 @@ def number(values):
     ],
 )
 def test_table_3_is_judged_by_its_rule(word, cheetah, swimmer):
-    assert TABLE.verdict(planted(**{CHEETAH: cheetah, SWIMMER: swimmer})).word == word
+    assert TABLE.by_rule(planted(**{CHEETAH: cheetah, SWIMMER: swimmer})).word == word
 
 
 def test_a_deal_at_random_is_no_gain_whatever_its_mean_is():
@@ -157,7 +157,7 @@ def test_the_papers_gains_are_less_than_its_errors():
     gains = lfiw_table3.paper_gains()
     assert [round(gain, 1) for gain in gains.values()] == [0.8, 0.4, 0.2]
     assert gains[SWIMMER] == pytest.approx((38.9 - 16.5) / math.hypot(16.5, 23.3))
-    said = TABLE.verdict(planted(**{CHEETAH: {}})).why
+    said = TABLE.by_rule(planted(**{CHEETAH: {}})).why
     assert (
         "by 0.8 on Swimmer-v5, 0.4 on HalfCheetah-v5, 0.2 on HumanoidStandup-v5 of their joint standard errors" in said
     )
@@ -181,7 +181,7 @@ def test_the_behaviour_policy_has_its_rows():
 
 
 def test_without_halfcheetah_it_is_not_judged():
-    assert TABLE.verdict(planted(**{SWIMMER: {"lfiw_tempered": 1.0}})).word == "not judged"
+    assert TABLE.by_rule(planted(**{SWIMMER: {"lfiw_tempered": 1.0}})).word == "not judged"
 
 
 def test_the_table_sets_errors_beside_those_in_print():
@@ -215,7 +215,7 @@ LATE = [10.0] + [12.0] * 9 + [9.0]  # ends below, but does not fall
 )
 def test_figure_3_is_judged_by_its_rule(word, cheetah, swimmer):
     records = planted(**{CHEETAH: cheetah, SWIMMER: swimmer})
-    assert FIGURE.verdict(records).word == word
+    assert FIGURE.by_rule(records).word == word
     assert set(FIGURE.figures(records)) == {f"lfiw-fig3-{CHEETAH}", f"lfiw-fig3-{SWIMMER}"}
     lines = {(x.label, x.quantity): x.ours for x in FIGURE.lines(records)}
     assert lines[CHEETAH, "|error|, LFIW, H = 30"] == pytest.approx(cheetah.get("lfiw.curve", [10.0] * 11)[3])

@@ -229,8 +229,8 @@ def test_what_is_read_from_a_matrix():
 def test_fig5_rule_turns(vcl, hybrid, ewc, word):
     ends = {VCL: vcl, HYBRID: hybrid, CORESET: 97.0, EWC: ewc}
     records = [planted("robust-fig5", row, with_mean(a)) for row, a in ends.items()]
-    assert EXPERIMENTS["robust-fig5"].verdict(records).word == word
-    assert EXPERIMENTS["robust-fig5"].verdict(records[:3]).word == "not judged"
+    assert EXPERIMENTS["robust-fig5"].by_rule(records).word == word
+    assert EXPERIMENTS["robust-fig5"].by_rule(records[:3]).word == "not judged"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_fig5_rule_turns(vcl, hybrid, ewc, word):
 def test_fig7_rule_turns(vcl, hybrid, word):
     ends = {VCL: vcl, HYBRID: hybrid, CORESET: 88.0, EWC: 89.0}
     records = [planted("robust-fig7", row, with_mean(a)) for row, a in ends.items()]
-    assert EXPERIMENTS["robust-fig7"].verdict(records).word == word
+    assert EXPERIMENTS["robust-fig7"].by_rule(records).word == word
 
 
 @pytest.mark.parametrize("name", ["robust-fig6", "robust-fig8"])
@@ -257,8 +257,8 @@ def test_fig7_rule_turns(vcl, hybrid, word):
 def test_single_head_rule_turns(name, plain, new, hybrid, alone, word):
     records = [planted(name, row, matrix(plain, new)) for row in (VCL, EWC)]
     records += [planted(name, HYBRID, with_mean(hybrid)), planted(name, CORESET, with_mean(alone))]
-    assert EXPERIMENTS[name].verdict(records).word == word
-    assert EXPERIMENTS[name].verdict(records[1:]).word == "not judged"
+    assert EXPERIMENTS[name].by_rule(records).word == word
+    assert EXPERIMENTS[name].by_rule(records[1:]).word == "not judged"
 
 
 def test_the_gap_is_taken_seed_by_seed_and_runs_of_other_figures_do_not_count():
@@ -287,8 +287,8 @@ def test_the_gap_is_taken_seed_by_seed_and_runs_of_other_figures_do_not_count():
 def test_fig9_rule_turns(vcl, alone, word):
     ends = {VCL: vcl, HYBRID: 91.0, CORESET: alone}
     records = [planted("robust-fig9", row, with_mean(a, 10)) for row, a in ends.items()]
-    assert EXPERIMENTS["robust-fig9"].verdict(records).word == word
-    assert EXPERIMENTS["robust-fig9"].verdict(records[:2]).word == "not judged"
+    assert EXPERIMENTS["robust-fig9"].by_rule(records).word == word
+    assert EXPERIMENTS["robust-fig9"].by_rule(records[:2]).word == "not judged"
 
 
 def timed(name, points):
@@ -314,7 +314,7 @@ def test_fig13_reads_seconds_bytes_and_the_front():
     assert set(fig.figures(timed("robust-fig13", points))) == {"seconds", "bytes"}
 
     def word(**changed):
-        return fig.verdict(timed("robust-fig13", points | changed.get("at", {}))).word
+        return fig.by_rule(timed("robust-fig13", points | changed.get("at", {}))).word
 
     assert word() == "reproduced"
     assert word(at={(HYBRID, 300): (15.0, 91.0)}) == "partly"
@@ -323,7 +323,7 @@ def test_fig13_reads_seconds_bytes_and_the_front():
     assert word(at={(CORESET, 300): (14.0, 63.5)}) == "partly", "1.5 points are too few"
     assert word(at={(CORESET, 300): (14.0, 50.0, 70.0), (CORESET, 100): (30.0, 65.0, 71.0)}) == "partly", "one seed's"
     assert word(at={(CORESET, 300): (14.0, 50.0, 60.0), (CORESET, 100): (30.0, 65.0, 71.0)}) == "reproduced"
-    assert "one seed: no error" in fig.verdict(timed("robust-fig13", points)).why
+    assert "one seed: no error" in fig.by_rule(timed("robust-fig13", points)).why
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_fig13_reads_seconds_bytes_and_the_front():
 )
 def test_fig14_rule_turns(short, long, word):
     points = {(VCL, 100): (20.0, long), (VCL, 300): (10.0, short), (HYBRID, 100): (30.0, 90.0)}
-    assert EXPERIMENTS["robust-fig14"].verdict(timed("robust-fig14", points)).word == word
+    assert EXPERIMENTS["robust-fig14"].by_rule(timed("robust-fig14", points)).word == word
 
 
 def test_the_rule_names_the_prior_that_it_judges():
@@ -387,7 +387,7 @@ def unsure(old, new):
 def test_fig16_rule_turns(old, new, word):
     record = planted("robust-fig16", VCL, with_mean(20.0), values={"mutual_information": unsure(old, new)})
     fig = EXPERIMENTS["robust-fig16"]
-    assert fig.verdict([record]).word == word
+    assert fig.by_rule([record]).word == word
     lines = {(x.label, x.quantity): x.ours for x in fig.lines([record])}
     assert lines["VCL, model 4", "MI on task 2, relative"] == pytest.approx(old / max(old, new, 1))
     assert lines["VCL", "MI unseen over current"] == pytest.approx(new)
@@ -411,7 +411,7 @@ def test_fig18_rule_turns():
     fig = EXPERIMENTS["robust-fig18"]
 
     def word(mi):
-        return fig.verdict([planted("robust-fig18", VCL, with_mean(20.0), values={"mutual_information": mi})]).word
+        return fig.by_rule([planted("robust-fig18", VCL, with_mean(20.0), values={"mutual_information": mi})]).word
 
     # With 3 of 10 old tasks, of which 1 is the last model's, and no other above theta the area is near print for all.
     mi = unsure(0.5, 3.0)
@@ -429,8 +429,8 @@ def test_the_search_takes_the_best_mean():
     records = [at(-6.0, 90.0), at(-6.0, 70.0, 1), at(-6.0, 70.0, 2)]
     records += [at(-8.0, 82.0 + seed, seed) for seed in range(3)]
     assert chosen(records)["log_var"] == -8.0
-    assert "log-variance -8, " in EXPERIMENTS["robust-search"].verdict(records).why
-    assert "83.0 +- 1.0 over 3 seeds" in EXPERIMENTS["robust-search"].verdict(records).why
+    assert "log-variance -8, " in EXPERIMENTS["robust-search"].by_rule(records).why
+    assert "83.0 +- 1.0 over 3 seeds" in EXPERIMENTS["robust-search"].by_rule(records).why
 
 
 def test_fig7_takes_what_the_kept_search_found():

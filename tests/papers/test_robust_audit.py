@@ -120,11 +120,11 @@ def test_units_run_reload_and_are_read(smoke):
     both = f"{CORESET} on {HEADS}"
     assert lines[both, "no_task_labels"].ours == lines[both, "no_retraining"].ours == 0.0
     assert set(EXPERIMENT.figures(smoke)) == {"streams", "methods"}
-    assert EXPERIMENT.verdict(smoke).word == "not judged"
+    assert EXPERIMENT.by_rule(smoke).word == "not judged"
 
 
 def test_where_all_comes_out_it_is_reproduced():
-    verdict = EXPERIMENT.verdict(records(seeds=3))
+    verdict = EXPERIMENT.by_rule(records(seeds=3))
     assert verdict.word == "reproduced"
     # Nine desiderata and two harder questions that the paper says fail, and a method that keeps data.
     assert "two-task transfer in length) (12 of 12)" in verdict.why
@@ -144,7 +144,7 @@ def test_where_all_comes_out_it_is_reproduced():
     ],
 )
 def test_a_flag_that_is_missing_makes_it_not(pair, facts, question):
-    verdict = EXPERIMENT.verdict(records({pair: facts}))
+    verdict = EXPERIMENT.by_rule(records({pair: facts}))
     assert verdict.word == "not"
     assert f"not {pair[1]} on {pair[0]}: " in verdict.why
     assert question in verdict.why
@@ -162,7 +162,7 @@ def test_a_flag_that_is_missing_makes_it_not(pair, facts, question):
     ],
 )
 def test_a_flag_too_many_makes_it_partly(pair, facts):
-    verdict = EXPERIMENT.verdict(records({pair: facts}))
+    verdict = EXPERIMENT.by_rule(records({pair: facts}))
     assert verdict.word == "partly"
     assert f"{pair[1]} on {pair[0]}" in verdict.why
 
@@ -170,9 +170,9 @@ def test_a_flag_too_many_makes_it_partly(pair, facts):
 def test_most_seeds_decide():
     fine = records(seeds=3)
     odd = planted(PERMUTED, PLAIN, 3, resemblance=ALIKE)
-    assert EXPERIMENT.verdict([*fine, odd]).word == "reproduced"
+    assert EXPERIMENT.by_rule([*fine, odd]).word == "reproduced"
     others = [planted(PERMUTED, PLAIN, seed, resemblance=ALIKE) for seed in (4, 5)]
-    assert EXPERIMENT.verdict([*fine, odd, *others]).word == "not", "three of six are not most"
+    assert EXPERIMENT.by_rule([*fine, odd, *others]).word == "not", "three of six are not most"
 
 
 def test_lines_are_shares_of_seeds_in_which_a_question_holds():

@@ -232,13 +232,13 @@ def test_gradient_lines_skip_the_batch_without_a_ratio():
     ],
 )
 def test_the_rule_turns_to_each_of_its_words(name, split, permuted, word, networks):
-    assert EXPERIMENTS[name].verdict(planted(name, split, permuted, networks)).word == word
+    assert EXPERIMENTS[name].by_rule(planted(name, split, permuted, networks)).word == word
 
 
 def test_a_difference_within_two_standard_errors_does_not_count():
     # Two networks at +-10 %: errors of .1 and .13, so the difference must exceed .33.
-    assert EXPERIMENTS["robust-fig2"].verdict(planted("robust-fig2", 1.0, 1.3, spread=0.1)).word == "not"
-    assert EXPERIMENTS["robust-fig2"].verdict(planted("robust-fig2", 1.0, 1.5, spread=0.1)).word == "partly"
+    assert EXPERIMENTS["robust-fig2"].by_rule(planted("robust-fig2", 1.0, 1.3, spread=0.1)).word == "not"
+    assert EXPERIMENTS["robust-fig2"].by_rule(planted("robust-fig2", 1.0, 1.5, spread=0.1)).word == "partly"
 
 
 @pytest.mark.parametrize("name", NAMES)

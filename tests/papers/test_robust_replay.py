@@ -50,7 +50,7 @@ def planted(name, row, R, *, seed=0, multi=None, values=None, seconds=1.0, **fie
 
 
 def word(name, records):
-    return EXPERIMENTS[name].verdict(records).word
+    return EXPERIMENTS[name].by_rule(records).word
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +279,7 @@ def test_fig21_rule_turns(means, expected):
 @pytest.mark.parametrize(("name", "least"), [("robust-fig13", 90.0), ("robust-fig14", 95.0)])
 def test_timed_figures_judge_vgr_where_it_was_run(name, least):
     def at(vgr, seconds):
-        return EXPERIMENTS[name].verdict(
+        return EXPERIMENTS[name].by_rule(
             [
                 planted(name, VCL, with_mean(20.0), multi=with_mean(96.0), seconds=9.0),
                 planted(name, VCL, with_mean(20.0), multi=with_mean(90.0), seconds=3.0, batch_size=300),

@@ -179,7 +179,7 @@ def test_table1_reads_a_f_and_i_and_its_rule_turns():
                 assert x.ours == pytest.approx(value, abs=1e-9)
 
     def word(**changed):
-        return experiment.verdict(table1_records(experiment, **changed)).word
+        return experiment.by_rule(table1_records(experiment, **changed)).word
 
     assert word() == "reproduced"
     assert word(RWalk_S=82.5 - 4.1) == "partly"  # outside print, and no longer the best
@@ -194,7 +194,7 @@ def test_the_signs_of_f_and_i_are_judged():
     records = table1_records(experiment)
     wrong = [r for r in records if r.config["row"] != "PI-S"]
     wrong.append(planted(experiment, "PI-S", single=0.787, diagonal=0.787, first=0.5))  # F < 0
-    assert "signs" in experiment.verdict(wrong).why.split("Does not hold")[1]
+    assert "signs" in experiment.by_rule(wrong).why.split("Does not hold")[1]
 
 
 def test_the_search_takes_the_best_mean_and_scores_both_heads_without_samples():
@@ -211,10 +211,10 @@ def test_the_search_takes_the_best_mean_and_scores_both_heads_without_samples():
         for seed, a in enumerate(of)
     ]
     assert chosen(records) == {"PI-S": RWalkChoice(2.0, 2, False)}
-    said = search.verdict(records).why
+    said = search.by_rule(records).why
     assert "PI-S: lambda 2, 2 epochs of few rows (65.0 +- 0.0 over 3 seeds; by the first 2 tasks:" in said
     one = [record for record in records if record.seed == 0]
-    assert "lambda 1, 2 epochs of few rows (90.0; 1 seed, which choose nothing)" in search.verdict(one).why
+    assert "lambda 1, 2 epochs of few rows (90.0; 1 seed, which choose nothing)" in search.by_rule(one).why
     with pytest.raises(InputError, match="'seeds' of search"):
         chosen(one)
     laptop = search.presets["laptop"]
@@ -270,7 +270,7 @@ def test_fig2_rule_turns():
         records = [planted(fig, "Vanilla", single=0.3, multi=0.9)]
         records += [planted(fig, row, single=plain, multi=ewc) for row in WITHOUT[1:]]
         records += [planted(fig, row, single=vanilla_s if row == "Vanilla-S" else 0.8) for row in WITH]
-        return fig.verdict(records).word
+        return fig.by_rule(records).word
 
     assert word() == "reproduced"
     assert word(ewc=0.94) == "partly"
@@ -288,7 +288,7 @@ def test_fig3_rule_turns():
                 _, f, i = PAPER_MNIST["single", row]
                 f, i = {"RWalk-S": rwalk, "Vanilla": vanilla}.get(row, (f, i))
                 records.append(planted(fig, row, single=0.3, first=0.3 + f, diagonal=0.9 - i))
-        return fig.verdict(records).word
+        return fig.by_rule(records).word
 
     assert word() == "reproduced"
     assert word(rwalk=(0.3, 0.3)) == "partly"
@@ -308,7 +308,7 @@ def test_fig4_rule_turns(few, many, rwalk, word):
             a = {"RWalk-S": rwalk, "Vanilla-S": few if m == 2 else many if m == 50 else 0.5}.get(row, 0.7)
             a = {"RWalk-S": 0.9, "Vanilla-S": a}.get(row, 0.89) if m == 50 else a
             records.append(planted(fig, row, single=a, memory_per_class=m))
-    assert fig.verdict(records).word == word
+    assert fig.by_rule(records).word == word
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_fig5_rule_turns(mof, uniform, vanilla, word):
             a = {"mean_of_features": mof, "uniform": uniform}.get(s, 0.75)
             a = vanilla if (row, s) == ("Vanilla-S", "entropy") else a
             records.append(planted(fig, row, single=a, sampler=s))
-    assert fig.verdict(records).word == word
+    assert fig.by_rule(records).word == word
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_table2_rule_turns(rwalk, icarl, word):
     table = EXPERIMENTS["rwalk-table2"]
     means = {"iCaRL": icarl, "GEM": 0.65, "RWalk-S": rwalk}
     records = [planted_replay(table, row, a) for row, a in means.items()]
-    assert table.verdict(records).word == word
+    assert table.by_rule(records).word == word
     assert [x.paper for x in table.lines(records)] == [50.8, 65.4, 70.1]
 
 
@@ -355,7 +355,7 @@ def test_table3_rule_turns(spread, words):
             records.append(
                 planted(table, row, single=0.8 - f * (n % 2), diagonal=0.8 - i * (n % 2), lam=lam, data="mnist")
             )
-    assert table.verdict(records).word == words
+    assert table.by_rule(records).word == words
     printed = {x.label: x.paper for x in table.lines(records) if x.quantity == "A5 (%)" and x.paper is not None}
     assert printed["RWalk-S, lambda 0.1"] == 82.6
     assert len(printed) == 9

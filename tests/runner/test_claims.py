@@ -123,8 +123,8 @@ def test_what_was_not_run_is_not_judged():
             return "Well."
 
     first, second = (Record({"row": row}, 0) for row in "ab")
-    assert Lacking().verdict([first]).why == "Only a has been run."
-    assert Lacking().verdict([]).word == "not judged"
-    assert Lacking().verdict([second, first]).why == "Holds: it is there. Well."
+    assert Lacking().by_rule([first]).why == "Only a has been run."
+    assert Lacking().by_rule([]).word == "not judged"
+    assert Lacking().by_rule([second, first]).why == "Holds: it is there. Well."
     with pytest.raises(NotJudged, match="Only nothing has been run"):
         need([], ["a"])

@@ -91,7 +91,7 @@ class AuditVerb(output.Verb):
             with output.shares(label) as reach:
                 found[label] = audit(stream, learner, on_progress=lambda p: reach(p.done / p.total, None), **how)
         if cut := experiment.cut.get(preset, ""):
-            output.note(f"Against the published setting, '{preset}' leaves out: {cut}.")
+            output.note(f"In place of the published setting, '{preset}' has: {cut}.")
         return found
 
 

@@ -39,7 +39,7 @@ class RunVerb(output.Verb):
     all: bool = False
     """Every one of them."""
     preset: Literal["smoke", "laptop", "paper"] = "laptop"
-    """smoke takes seconds, laptop minutes (what it leaves out is printed), paper is the published setting."""
+    """smoke takes seconds, laptop minutes (what it cuts is printed), paper is the published setting."""
     seeds: int | None = None
     """How many seeds, in place of the preset's own number."""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=VALUE")] = ()
@@ -126,7 +126,7 @@ class RunVerb(output.Verb):
         from vestige.runner.report import lines_table
         from vestige.show import save
 
-        verdict, cut = experiment.verdict(records), experiment.cut.get(self.preset, "")
+        verdict, cut = experiment.verdict(records), "; ".join(experiment.cuts(records))
         drawn = experiment.figures(records).items()
         figures = [save(figure, self.out / experiment.name / f"{name}.png") for name, figure in drawn]
         if not self.json:
@@ -136,9 +136,10 @@ class RunVerb(output.Verb):
                 chosen = ", ".join(f"{key}={value}" for key, value in note["chosen"].items())
                 output.say(f"Chosen on {note['on']}, among {len(note['tried'])}: {chosen} ({label})")
             title = f"{experiment.name}: {experiment.item}, preset {self.preset}"
-            note = f"Against the published setting, '{self.preset}' leaves out: {cut}" if cut else ""
+            note = f"In place of the published setting, this ran with: {cut}." if cut else ""
             output.table(lines_table(experiment, records, title=title, note=note))
-            output.say(f"Verdict: {verdict.word}. {verdict.why}\nRule: {experiment.rule}")
+            said = str(verdict) if verdict.word == "no verdict" else f"verdict: {verdict}"
+            output.say(f"{said[:1].upper()}{said[1:]}\nRule: {experiment.rule}")
             for path in figures:
                 output.say(f"Figure: {path}")
         return {
@@ -148,6 +149,7 @@ class RunVerb(output.Verb):
             "cut": cut,
             "lines": experiment.lines(records),
             "verdict": verdict,
+            "sentence": str(verdict),
             "rule": str(experiment.rule),
             "records": [record.id for record in records],
             "figures": figures,

@@ -4,6 +4,11 @@ An experiment is one table or figure of a paper. It is cut into units, (configur
 nothing of each other, so that they can run in any order and on any machine; `lines` then sets what was measured beside
 what was published, and `rule` holds the claims that are checked (see `claims`): it stands in the file before the run. A
 configuration is a frozen dataclass of plain values, whole: what ran is what is stored.
+
+`by_rule` applies the rule to whatever it is given; `verdict` is what is said of it. A run of the preset `smoke` has no
+verdict, for it only shows that the code works; one seed is preliminary; and every verdict names what was cut: seeds and
+runs of a seed are counted, the rest is the experiment's own `cut`. Records whose configuration is no more the preset's
+are shown, and the verdict says which run they wait for.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +27,7 @@ from scipy import special
 
 from vestige.continual import versions
 from vestige.continual.record import Record, run_id
-from vestige.runner.claims import NotJudged, Rule, Verdict
+from vestige.runner.claims import TOO_SMALL, NotJudged, Rule, Verdict, with_cuts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,6 +37,8 @@ K = TypeVar("K")
 # Called by a run with the share that is done, in [0, 1], and a few words on where it stands.
 OnProgress = Callable[[float, str], None]
 PRESETS = ("smoke", "laptop", "paper")
+# Fields of a configuration that name a unit by their value alone.
+NAMING = ("row", "method", "learner.method")
 LEVEL = 0.95
 BEYOND = f"by more than the {LEVEL:.0%} Student interval of the paired difference over seeds"  # what `above` says
 
@@ -90,7 +98,9 @@ class Experiment(ABC, Generic[C]):
     rule: ClassVar[Rule] = Rule(note="It has no rule.")
     presets: ClassVar[Mapping[str, Any]]  # smoke, laptop, paper -> C
     seeds: ClassVar[Mapping[str, int]]
-    cut: ClassVar[Mapping[str, str]] = {}  # what smoke and laptop leave out of the published setting
+    # What a preset has in place of the published setting: phrases that can follow "with", the gravest first, apart by
+    # semicolons. Seeds are counted, and not named.
+    cut: ClassVar[Mapping[str, str]] = {}
     version: ClassVar[int] = 1  # raised when its results change, in the class that has `run`: a part of the ids
     uses: ClassVar[tuple[type, ...]] = ()  # classes whose versions count, whatever is configured
     devices: ClassVar[tuple[str, ...]] = ("cpu",)  # that units can compute on, best first
@@ -124,14 +134,67 @@ class Experiment(ABC, Generic[C]):
         """What else a reader should know beside the verdict; nothing by default."""
         return ""
 
-    def verdict(self, records: Sequence[Record]) -> Verdict:
-        """`rule`, applied."""
+    def by_rule(self, records: Sequence[Record]) -> Verdict:
+        """`rule`, applied to `records`, however few and small."""
         try:
             facts = self.facts(records)
         except NotJudged as reason:
             return Verdict("not judged", str(reason))
         found = self.rule.judge(facts)
-        return Verdict(found.word, f"{found.why} {self.remarks(facts)}".strip())
+        return dataclasses.replace(found, why=f"{found.why} {self.remarks(facts)}".strip())
+
+    def verdict(self, records: Sequence[Record]) -> Verdict:
+        """What is said of `records`: none of a smoke run, "preliminary" of one seed, and else what the rule says."""
+        if self.preset_of(records) == PRESETS[0]:
+            return Verdict("no verdict", "The run shows that the code works; --preset laptop is judged.", TOO_SMALL)
+        found, cut = self.by_rule(records), with_cuts(self.cuts(records))
+        waits = "; ".join(self.waits(records).values())
+        why = " ".join(filter(None, (found.why, f"Waits for a new run of {waits}." if waits else "")))
+        if len({record.seed for record in records}) != 1:
+            return dataclasses.replace(found, why=why, cut=cut)
+        return Verdict("preliminary", why, ", ".join(filter(None, (f"{found.word} so far", found.claims))), cut)
+
+    def preset_of(self, records: Sequence[Record]) -> str:
+        """The smallest preset that any of `records` was run with: as its command says, else as its configuration is."""
+        found = {_commanded(record) or self._configured(record) for record in records}
+        return next((preset for preset in PRESETS if preset in found), "")
+
+    def cuts(self, records: Sequence[Record]) -> list[str]:
+        """What `records` lack of the published setting, in phrases that can follow "with"."""
+        preset = self.preset_of(records)
+        asked = self._asked(preset)
+        run = [record.config for record in records]
+        ran = [config for config in asked if config in run]
+        counts = [len({r.seed for r in records if r.config == config}) for config in ran or run]
+        low, high, whole = min(counts, default=0), max(counts, default=0), self.seeds["paper"]
+        cuts = []
+        if low < whole:
+            cuts.append(f"{low} of {whole} seeds" if low == high else f"{low} to {high} of {whole} seeds")
+        elif high == 1:
+            cuts.append("one seed")
+        lacking = [config for config, earlier in outdated(asked, run) if earlier is None]
+        if ran and lacking:
+            cuts.append(f"{len(asked) - len(lacking)} of {len(asked)} runs of a seed")
+        return [*cuts, *filter(None, self.cut.get(preset, "").split("; "))]
+
+    def waits(self, records: Sequence[Record]) -> dict[str, str]:
+        """The runs that the preset has changed since these were made, by name, with what differs."""
+        asked, run = self._asked(self.preset_of(records)), [record.config for record in records]
+        if not any(config in run for config in asked):  # settings of somebody's own
+            return {}
+        return {
+            naming(now): f"{naming(now)} (this had {_differing(before, now)}; the preset has {_differing(now, before)})"
+            for now, before in outdated(asked, run)
+            if before is not None
+        }
+
+    def _asked(self, preset: str) -> list[dict[str, Any]]:
+        """The configurations of a preset."""
+        return [self.config(arm) for arm in self.arms(self.presets[preset])] if preset in self.presets else []
+
+    def _configured(self, record: Record) -> str:
+        """The largest preset that has this configuration."""
+        return next((preset for preset in reversed(PRESETS) if record.config in self._asked(preset)), "")
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
         """Pictures by name; none by default."""
@@ -163,6 +226,45 @@ class Experiment(ABC, Generic[C]):
         details = fields.pop("details", {}) | {"run": found.config}
         own, version = self.config(config), self.versions(config)
         return dataclasses.replace(found, config=own, version=version, details=details, **fields)
+
+
+def outdated(
+    asked: Sequence[dict[str, Any]], run: Sequence[dict[str, Any]]
+) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Each configuration that is asked for and was not run, with that which was run in its place, None if nothing was.
+
+    In its place was run what is not asked for and has the same words in every field that holds words: other numbers of
+    the same thing, the nearest if there are several.
+    """
+    others = [config for config in run if config not in asked]
+    pairs: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
+    for config in asked:
+        if config in run:
+            continue
+        words = {field: value for field, value in config.items() if isinstance(value, str)}
+        same = [other for other in others if {f: v for f, v in other.items() if isinstance(v, str)} == words]
+        pairs.append((config, min(same, key=lambda other: len(_changed(other, config)), default=None)))
+    return pairs
+
+
+def naming(config: Mapping[str, Any]) -> str:
+    """What a configuration is called: its row or method, or its experiment."""
+    return str(next((config[field] for field in NAMING if config.get(field)), config.get("experiment", "a run")))
+
+
+def _changed(config: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in other or other[name] != value}
+
+
+def _differing(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The fields of `config` that `other` has otherwise."""
+    return ", ".join(f"{n}={'none' if v is None else v}" for n, v in _changed(config, other).items()) or "no more"
+
+
+def _commanded(record: Record) -> str:
+    """The preset in a Record's command."""
+    found = re.search(r"--preset (\S+)", str(record.details.get("command", "")))
+    return found[1] if found else ""
 
 
 def line(

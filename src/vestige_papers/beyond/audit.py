@@ -67,8 +67,8 @@ class BeyondAudit(Experiment[BeyondAuditConfig]):
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 3}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST (digits instead, on which no network here sees shape), most rows, epochs and units",
-        "laptop": "training rows beyond 500 a class, one layer of 100 units for 256-256, seeds beyond 1",
+        "smoke": "digits in place of MNIST, on which no network here sees shape; few rows, epochs and units",
+        "laptop": "500 of about 6000 training rows a class; one layer of 100 units, not 256-256",
     }
 
     def arms(self, config: BeyondAuditConfig) -> Sequence[BeyondAuditConfig]:

@@ -303,10 +303,10 @@ class BeyondAugment(Experiment[AugmentSetting]):
     uses: ClassVar[tuple[type, ...]] = (Forest, DAGAN)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 10, "paper": 20}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "Covertype, Electricity and Omniglot (digits of 8 x 8), and nearly all rows and training.",
-        "laptop": "500 real and 3000 generated rows, not 1000 and 8000, 30 trees of boosting a class at a rate of "
-        "0.2 for 100 at 0.1, 100 trees of the ratio for 300, 3 folds for 5; of lfiw-table2's setting 30 classes of "
-        "100, 16 filters of 32 and 150 steps of the DAGAN for 1000.",
+        "smoke": "8 x 8 digits in place of Covertype, Electricity and Omniglot; few rows; nearly no training",
+        "laptop": "500 real and 3000 generated rows, not 1000 and 8000; 30 trees of boosting a class at a rate of 0.2, "
+        "not 100 at 0.1; 100 trees of the ratio, not 300; 3 folds, not 5; 30 of the 100 classes of lfiw-table2's "
+        "setting, with 16 of 32 filters and 150 of 1000 steps of the DAGAN",
     }
 
     def arms(self, config: AugmentSetting) -> Sequence[AugmentSetting]:

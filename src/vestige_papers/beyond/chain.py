@@ -85,8 +85,8 @@ class BeyondChain(Experiment[BeyondChainConfig]):
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "nearly everything.",
-        "laptop": "30 steps for 50, 6000 samples for 10000, two seeds.",
+        "smoke": "few steps and samples",
+        "laptop": "30 steps, not 50; 6000 samples, not 10000",
     }
 
     def arms(self, config: BeyondChainConfig) -> Sequence[BeyondChainConfig]:

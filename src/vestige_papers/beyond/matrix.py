@@ -172,8 +172,8 @@ class BeyondMatrix(Experiment[BeyondMatrixConfig]):
     uses: ClassVar[tuple[type, ...]] = (STRATEGIES["anchored"],)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "nearly everything; digits for MNIST.",
-        "laptop": "3000 samples a task for 10000 (MNIST has about 12000), 8 components for 16, two seeds.",
+        "smoke": "digits in place of MNIST; few steps and samples",
+        "laptop": "3000 samples a task, not 10000 (MNIST has about 12000); 8 components, not 16",
     }
 
     def arms(self, config: BeyondMatrixConfig) -> Sequence[BeyondMatrixConfig]:

@@ -183,8 +183,8 @@ class BeyondReplay(Experiment[BeyondReplayConfig]):
     uses: ClassVar[tuple[type, ...]] = (WeightedReplay,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST and Fashion-MNIST (digits instead), and nearly all training.",
-        "laptop": "500 rows a class for all, every second pixel each way, small networks, 3 seeds for 10.",
+        "smoke": "digits in place of MNIST and Fashion-MNIST; nearly no training",
+        "laptop": "500 rows a class; every second pixel each way; small networks",
     }
 
     def arms(self, config: BeyondReplayConfig) -> Sequence[BeyondReplayConfig]:

@@ -244,8 +244,7 @@ class BeyondScenarios(OnHeldOutRows, Trained[ScenarioSetting]):
     }  # fmt: skip
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 20}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST (digits instead), nearly all rows, units and iterations",
-        "laptop": "seeds beyond 5",
+        "smoke": "digits in place of MNIST; few rows, units and iterations",
     }
 
     def arms(self, config: ScenarioSetting) -> Sequence[ScenarioSetting]:

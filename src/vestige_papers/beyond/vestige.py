@@ -555,9 +555,9 @@ class BeyondVestige(Experiment[BeyondVestigeConfig]):
     }  # fmt: skip
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 2}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "nearly everything: a class of 8 x 8 digits, a quick ratio, one small table, two steps of one chain.",
-        "laptop": "one class of each data set for a seed and another for the second (six for each); six of 16 "
-        "references of a table a seed; chains of 5000 samples for 10000.",
+        "smoke": "a class of 8 x 8 digits; a quick ratio; one small table; two steps of one chain",
+        "laptop": "one of six classes of each data set a seed; 6 of 16 references of a table a seed; chains of 5000 "
+        "samples, not 10000",
     }
 
     def arms(self, config: BeyondVestigeConfig) -> Sequence[BeyondVestigeConfig]:

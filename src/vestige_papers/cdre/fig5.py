@@ -90,8 +90,8 @@ class CDREFig5(Experiment[CDREFig5Config]):
     uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST (digits of 8 x 8, 20 pixels for 50).",
-        "laptop": "two of five seeds; 3000 images a side; KLIEP's network is 32-32 at a larger rate.",
+        "smoke": "8 x 8 digits in place of MNIST; 20 pixels, not 50",
+        "laptop": "3000 images a side; a 32-32 network for KLIEP at a larger rate",
     }
 
     def run(self, config: CDREFig5Config, seed: int, on_progress: OnProgress) -> Record:

@@ -120,11 +120,10 @@ class GeneratorRuns(Experiment[CDREGeneratorConfig]):
     uses: ClassVar[tuple[type, ...]] = (CVAE, ClassifierFeatures)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "nearly everything: 8 x 8 digits of two classes, 20 steps of training",
-        "laptop": "the networks (dense, `preset=small`), their training (300 to 1200 steps a task instead of 15 "
-        "epochs), 1000 images a class for 6000, 500 samples a class, 16 features for 64 of a CVAE trained for 5 "
-        "epochs, a smaller chain by the logistic loss, a classifier trained for 2 epochs on 10000 images, nine seeds "
-        "of ten.",
+        "smoke": "8 x 8 digits of two classes; 20 steps of training",
+        "laptop": "1000 of 6000 images a class; small dense generators; 300 to 1200 steps a task, not 15 epochs; 500 "
+        "samples a class; 16 features, not 64, of a CVAE trained for 5 epochs; a smaller chain by the logistic loss; a "
+        "classifier trained for 2 epochs on 10000 images",
     }
 
     def arms(self, config: CDREGeneratorConfig) -> Sequence[CDREGeneratorConfig]:

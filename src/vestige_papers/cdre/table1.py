@@ -108,10 +108,9 @@ class CDRETable1(Experiment[CDRETable1Config]):
     uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST (digits of 8 x 8), the classifier and the VAE (8 principal components).",
-        "laptop": "two of five seeds; 4000 images a side; feature maps see 6000 images for 3 (classifier) and "
-        "10 (VAE) epochs, not 100; KLIEP's "
-        "network is 32-32 at a larger rate.",
+        "smoke": "8 x 8 digits in place of MNIST; 8 principal components in place of the classifier and the VAE",
+        "laptop": "4000 images a side; feature maps of 6000 images and 3 (classifier) or 10 (VAE) epochs, not 100; a "
+        "32-32 network for KLIEP at a larger rate",
     }
 
     def arms(self, config: CDRETable1Config) -> Sequence[CDRETable1Config]:

@@ -90,11 +90,11 @@ class CDRETable2(Experiment[CDRETable2Config]):
     uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "FFHQ, StyleGAN and Inception (12 principal components of digits, blurred).",
-        "laptop": "FFHQ, StyleGAN and Inception (substitute: EfficientNet-Lite0 features of CIFAR-100 at 64 pixels, "
-        "1280-d, blurred images); 1500 samples a side, not 50000; two seeds.",
-        "paper": "FFHQ, StyleGAN and Inception unless 'real' and 'fake' are given (substitute: EfficientNet-Lite0 "
-        "features of CIFAR-100 at 224 pixels, 25000 a side).",
+        "smoke": "12 principal components of digits, blurred, in place of FFHQ, StyleGAN and Inception",
+        "laptop": "blurred images of CIFAR-100 at 64 pixels and 1280 features of EfficientNet-Lite0 in place of FFHQ, "
+        "StyleGAN and Inception; 1500 samples a side, not 50000",
+        "paper": "images of CIFAR-100 at 224 pixels and features of EfficientNet-Lite0 in place of FFHQ, StyleGAN and "
+        "Inception, unless 'real' and 'fake' are given; 25000 samples a side, not 50000",
     }
 
     def run(self, config: CDRETable2Config, seed: int, on_progress: OnProgress) -> Record:

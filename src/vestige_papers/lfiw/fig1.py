@@ -102,8 +102,7 @@ class LFIWFig1(Experiment[LFIWFig1Config]):
     uses: ClassVar[tuple[type, ...]] = (Logistic,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "bootstraps (20, not 1000), hidden units (20, not 100), n = 50 and 400.",
-        "laptop": "five of ten seeds (the paper shows one).",
+        "smoke": "20 bootstraps, not 1000; 20 hidden units, not 100; n = 50 and 400",
     }
 
     def arms(self, config: LFIWFig1Config) -> Sequence[LFIWFig1Config]:

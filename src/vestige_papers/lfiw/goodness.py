@@ -172,13 +172,14 @@ class Goodness(Experiment[GoodnessSetting]):
     uses: ClassVar[tuple[type, ...]] = (Logistic,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "CIFAR-10, PixelCNN++, SNGAN and Inception (digits of 8 x 8, a VAE and class-skewed images, our "
-        "classifier's features); T = 200, 3 draws, 50 hidden units.",
-        "laptop": "CIFAR-10, PixelCNN++, SNGAN and Inception (in their place a VAE, an f-GAN and class-skewed images "
-        "of MNIST and Fashion-MNIST, features of our classifier and, for two of them, of EfficientNet-Lite0 at 32 "
-        "pixels and T = 600); T = 2500 and 1250, not 10000 and 5000; they see 4000 images for 1000 (GAN: 1500) steps.",
-        "paper": "CIFAR-10, PixelCNN++, SNGAN and Inception unless 'real' and 'fake' are given (in their place a VAE, "
-        "an f-GAN and class-skewed images of MNIST and Fashion-MNIST).",
+        "smoke": "8 x 8 digits, a VAE, class-skewed images and our classifier's features in place of CIFAR-10, "
+        "PixelCNN++, SNGAN and Inception; T = 200; 3 draws; 50 hidden units",
+        "laptop": "a VAE, an f-GAN and class-skewed images of MNIST and Fashion-MNIST in place of CIFAR-10, PixelCNN++ "
+        "and SNGAN; features of our classifier (for two of them of EfficientNet-Lite0 at 32 pixels, with T = 600) in "
+        "place of Inception; T = 2500 and 1250, not 10000 and 5000; models trained on 4000 images for 1000 (GAN: 1500) "
+        "steps",
+        "paper": "a VAE, an f-GAN and class-skewed images of MNIST and Fashion-MNIST in place of CIFAR-10, PixelCNN++, "
+        "SNGAN and Inception, unless 'real' and 'fake' are given",
     }
 
     def arms(self, config: GoodnessSetting) -> Sequence[GoodnessSetting]:

@@ -298,10 +298,10 @@ class LFIWTable2(Augmentation[OmniglotSetting]):
     uses: ClassVar[tuple[type, ...]] = (DAGAN,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "Omniglot (digits of 8 x 8, 5 classes, 16 images each) and nearly all training.",
-        "laptop": "100 of 1623 classes, drawn by the seed; small DAGANs, 2000 steps (10 000 of the "
-        "critic) and 1000; 32 filters, not 64; 16 and 8 epochs at 3e-3, not 100 at 1e-3.",
-        "paper": "Antoniou et al.'s networks (see `lfiw.dagan`).",
+        "smoke": "8 x 8 digits of 5 classes, 16 images each, in place of Omniglot; nearly no training",
+        "laptop": "100 of 1623 classes, drawn by the seed; small DAGANs of 2000 (10 000 of the critic) and 1000 steps; "
+        "32 filters, not 64; 16 and 8 epochs at 3e-3, not 100 at 1e-3",
+        "paper": "networks of our own in place of Antoniou et al.'s (see `lfiw.dagan`)",
     }
 
     def arms(self, config: OmniglotSetting) -> Sequence[OmniglotSetting]:

@@ -107,8 +107,8 @@ class LFIWTable2Covtype(Augmentation[CovtypeConfig]):
     uses: ClassVar[tuple[type, ...]] = (Forest, GENERATORS["vae"])
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 10, "paper": 20}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "Covertype (digits as rows of 64 columns, 20 a class) and nearly all training.",
-        "laptop": "10 generated rows for each real one, not 50; shorter training, 200 trees; 10 seeds for 20.",
+        "smoke": "digits as rows of 64 columns, 20 a class, in place of Covertype; nearly no training",
+        "laptop": "10 generated rows for each real one, not 50; shorter training; 200 trees",
     }
 
     def arms(self, config: CovtypeConfig) -> Sequence[CovtypeConfig]:

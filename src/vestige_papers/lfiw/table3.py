@@ -125,11 +125,11 @@ class PolicyValue(Experiment[PolicyValueConfig]):
     }  # fmt: skip
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MuJoCo (Pendulum instead), and nearly all training.",
-        "laptop": "PPO of 100k and 200k steps (Swimmer: 4k and 20k), not 500k and 1M, in batches of 256; "
-        "dynamics of 3 x 200 units and 3000 steps, not 3 x 500 and 100k; HumanoidStandup, which --set "
-        "environments=HumanoidStandup-v5 --seeds 1 runs, with 20k and 40k steps of PPO. 1000 simulated "
-        "trajectories for 100.",
+        "smoke": "Pendulum in place of MuJoCo; nearly no training",
+        "laptop": "PPO of 100k and 200k steps (Swimmer: 4k and 20k), not 500k and 1M; dynamics of 3 x 200 units and "
+        "3000 steps, not 3 x 500 and 100k; batches of 256; HumanoidStandup apart (--set "
+        "environments=HumanoidStandup-v5 --seeds 1), with 20k and 40k steps of PPO; 1000 simulated trajectories, not "
+        "100",
     }
 
     def arms(self, config: PolicyValueConfig) -> Sequence[PolicyValueConfig]:

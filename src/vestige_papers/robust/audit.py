@@ -141,9 +141,9 @@ class RobustAudit(Trained[RobustAuditConfig]):
     }  # fmt: skip
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST (digits instead, on which no network here sees shape), most rows, epochs and units",
-        "laptop": "training rows beyond 500 a class, five permutations of ten, one layer of 100 units for 256-256, "
-        "epochs beyond 3, most posterior samples and fitting steps of VCL, seeds beyond 3",
+        "smoke": "digits in place of MNIST, on which no network here sees shape; few rows, epochs and units",
+        "laptop": "500 of about 6000 training rows a class; 5 of 10 permutations; one layer of 100 units, not 256-256; "
+        "3 epochs; few posterior samples and fitting steps of VCL",
     }
 
     def arms(self, config: RobustAuditConfig) -> Sequence[RobustAuditConfig]:

@@ -174,8 +174,8 @@ class EarlyRuns(Trained[EarlySetting]):
     uses: ClassVar[tuple[type, ...]] = (VCL,)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 2, "laptop": 1, "paper": 1}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST (8 x 8 digits here), epochs beyond 5, units beyond 32, runs beyond 4",
-        "laptop": "epochs of task A beyond 40, posterior samples a batch beyond 1 while it is learnt",
+        "smoke": "8 x 8 digits in place of MNIST; 5 epochs; 32 units; 4 runs",
+        "laptop": "40 epochs of task A; one posterior sample a batch while it is learnt",
     }
 
     def arms(self, config: EarlySetting) -> Sequence[EarlySetting]:

@@ -67,9 +67,8 @@ class RobustFig9(RobustRuns):
     }  # fmt: skip
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST (digits instead), seven of ten tasks, most of the network and of the training",
-        "laptop": "epochs beyond 2 of 100, posterior samples beyond 2 in training and 10 in a test, nine tenths of the "
-        "test rows, seeds beyond 3",
+        "smoke": "digits in place of MNIST; 3 of 10 tasks; a small network; little training",
+        "laptop": "2 of 100 epochs; 2 posterior samples in training and 10 in a test; a tenth of the test rows",
     }
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -120,8 +119,9 @@ class RobustFig10(RobustFig9):
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": RobustFig9.cut["smoke"],
-        "laptop": RobustFig9.cut["laptop"].replace("seeds beyond 3", "4000 of 6000 generated digits a class, narrower ")
-        + "generators, trained for 2 epochs of 200 at a faster rate, seeds beyond 1",
+        "laptop": RobustFig9.cut["laptop"]
+        + "; 4000 of 6000 generated digits a class; narrower generators; 2 of their 200 "
+        "epochs, at a faster rate",
     }
 
     def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:

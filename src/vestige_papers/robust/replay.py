@@ -83,9 +83,8 @@ PRESETS: Mapping[str, RobustSetting] = {
     "paper": Replayed(uncertainty=True),
 }
 CUT = {
-    "smoke": LEFT_OUT["smoke"] + "; of the generators nearly everything",
-    "laptop": LEFT_OUT["laptop"] + "; generators with an eighth of the channels, 2 epochs of 50 at a faster rate; "
-    "seeds beyond 3",
+    "smoke": LEFT_OUT["smoke"] + "; tiny generators",
+    "laptop": "generators with an eighth of the channels and 2 of 50 epochs, at a faster rate; " + LEFT_OUT["laptop"],
 }
 
 

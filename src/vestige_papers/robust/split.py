@@ -147,9 +147,9 @@ SMOKE = RobustSetting(
     coreset=6, coreset_steps=6,
 )  # fmt: skip
 LEFT_OUT = {
-    "smoke": "the data (digits instead), most of the network, of the training and of the posterior samples",
-    "laptop": "full batches (120 steps of 100 rows instead of 120 of all rows), EWC's epochs beyond 5 of 20, "
-    "posterior samples beyond 10 of 100 in a test, four fifths of the test rows",
+    "smoke": "digits in place of the data; a small network; little training; few posterior samples",
+    "laptop": "120 steps of 100 rows, not of all rows; 5 of 20 epochs of EWC; 10 of 100 posterior samples in a test; a "
+    "fifth of the test rows",
 }
 
 

@@ -136,7 +136,7 @@ class Timed(RobustFig11):
     """A grid of lengths of training, beside those of a figure."""
 
     other_steps: ClassVar[tuple[float, ...]]  # on the coreset, as shares of the printed number
-    cut: ClassVar[Mapping[str, str]] = CUT | {"laptop": CUT["laptop"].replace("beyond 3", "beyond 2")}
+    cut: ClassVar[Mapping[str, str]] = CUT
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 1}
 
     def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:

@@ -69,7 +69,7 @@ class OverMemory(Incremental):
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         **RWalkTable1MNIST.cut,
-        "laptop": "CIFAR-100; training rows beyond 500 a class, seeds beyond 1",
+        "laptop": "500 of about 6000 training rows a class; MNIST without CIFAR-100",
     }
 
     def arms(self, config: RWalkSetting) -> Sequence[RWalkSetting]:

@@ -82,8 +82,8 @@ class RWalkSearchMNIST(Incremental):
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 3, "laptop": 3, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST (digits instead), most of the rows and of the network",
-        "laptop": "all rows of the rows with samples (500 a class train); seeds beyond 3",
+        "smoke": "digits in place of MNIST; few rows; a small network",
+        "laptop": "500 of about 6000 training rows a class for the rows with samples",
     }
 
     def arms(self, config: RWalkSetting) -> Sequence[RWalkSetting]:

@@ -228,8 +228,8 @@ class RWalkTable1MNIST(RWalkTable1):
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 2, "laptop": 10, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "MNIST (digits instead), most of the rows and of the network",
-        "laptop": "training rows beyond 500 a class, except for EWC without samples and for the reference",
+        "smoke": "digits in place of MNIST; few rows; a small network",
+        "laptop": "500 of about 6000 training rows a class (EWC without samples and the reference: all)",
     }
 
 
@@ -262,8 +262,7 @@ class RWalkTable1CIFAR(RWalkTable1):
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "CIFAR-100 (digits instead), most of the rows",
-        "laptop": "5 of the 10 tasks, training rows beyond 100 a class (of 500), the test set (10 held-out training "
-        "rows a class are tested on instead), epochs beyond 4, seeds beyond 1; so that few rows train at all, batches "
-        "of 16 and the initial weights of torch",
+        "smoke": "digits in place of CIFAR-100; few rows",
+        "laptop": "5 of 10 tasks; 100 of 500 training rows a class; 10 held-out training rows a class in place of the "
+        "test set; 4 epochs; batches of 16 and the initial weights of torch, so that few rows train at all",
     }

@@ -47,10 +47,9 @@ class RWalkTable2(Incremental):
     }  # fmt: skip
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
-        "smoke": "CIFAR-100 (digits instead), most of the rows, two thirds of the filters",
-        "laptop": "5 of the 20 tasks, training rows beyond 60 a class (of 500), memory beyond 2 a class, "
-        "two thirds of the filters, the test set (10 held-out training rows a class are tested on instead), epochs "
-        "beyond 3, seeds beyond 1; batches of 10, GEM's own",
+        "smoke": "digits in place of CIFAR-100; few rows; a third of the filters",
+        "laptop": "5 of 20 tasks; 60 of 500 training rows a class; a memory of 2 a class; a third of the filters; 10 "
+        "held-out training rows a class in place of the test set; 3 epochs; batches of 10, GEM's own",
     }
 
     def arms(self, config: RWalkSetting) -> Sequence[RWalkSetting]:

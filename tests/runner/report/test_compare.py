@@ -98,7 +98,8 @@ def test_the_page_subtracts_the_first_from_the_second():
     first, second = ([bare(m, i, last + 0.01 * i) for i in range(3)] for m, last in (("a", 0.2), ("b", 0.6)))
     page = compare(first, second, ("old", "new"))
     assert page.title == "old beside new"
-    assert "(new less old, at 95%): " in page.lead
+    assert page.answer.endswith("clearly differ (new less old, at 95%).")
+    assert page.status.word == "differs"
     assert "F, single -0.4" in page.lead
     assert [heading for heading, _ in page.sections] == [
         "Differences",
@@ -115,10 +116,16 @@ def test_the_page_subtracts_the_first_from_the_second():
 
 
 def test_chance_is_called_chance():
-    assert "may be chance" in compare([bare("a")], [bare("b", last=0.9)]).lead
+    alone = compare([bare("a")], [bare("b", last=0.9)])
+    assert (alone.status.word, alone.answer) == (
+        "cannot be told",
+        "A and B cannot be told apart: one of them has one seed.",
+    )
     same = [bare("a", i) for i in range(3)]
     page = compare(same, same)
-    assert "none clearly differ: every 95% interval has room" in page.lead
+    assert page.answer.endswith("none clearly differ.")
+    assert page.status.word == "no clear difference"
+    assert page.lead.startswith("Every 95% interval has room")
     other = compare([bare("a", 0), bare("a", 1)], [bare("b", 2), bare("b", 3)])
     assert "unpaired" in other.sections[0][1][0].rows[0][-1]
     assert "where no seed is in both" in other.sections[0][1][0].note

@@ -40,7 +40,7 @@ def test_sections_with_nothing_to_show_are_left_out(thrown):
 def test_paper_and_measurement_stand_side_by_side(thrown):
     page = report(thrown)
     assert page.title == "dice: Table 0"
-    assert (page.status.kind, page.answer) == ("good", "What was published came out.")
+    assert (page.status.kind, page.answer) == ("good", "Table 0 is reproduced: its claim holds.")
     assert page.lead.startswith("Holds: the mean is within a tenth of 3.5 (")
     words, table = page.sections[0][1]
     assert words.startswith("Verdict: reproduced, by a rule")
@@ -83,13 +83,15 @@ def test_several_groups_get_a_summary_and_a_section_each(thrown):
 )
 def test_the_conclusion_is_in_plain_words(records, words):
     (group,) = groups(records)
-    assert words in conclusion(group)
+    assert words in " ".join(conclusion(group))
 
 
 def test_small_divergences_are_the_good_ones():
     far, near = (bare(m, head="c", matrices={"c": matrix(d)}, baseline={}) for m, d in (("far", 5.0), ("near", 0.5)))
     (group,) = groups([far, near])
-    assert "near is the best of 2 with an average divergence of 0.667; far is the last with 3.67" in conclusion(group)
+    assert (
+        "near is the best of 2 with an average divergence of 0.667; far is the last with 3.67" in conclusion(group)[0]
+    )
 
 
 def test_no_records_are_refused():

@@ -34,11 +34,11 @@ def test_measured_stands_beside_published_with_command_and_verdict(folder):
     text = page(folder)
     mean = Dice().lines([f.record for f in runner.run(runner.plan("dice", folder, preset="paper"))])[0]
     assert f"| die | mean | 3.500 | {mean.ours:.3f} | {mean.se:.3f} | 3 |" in text
-    assert "**reproduced.** Holds: the mean is within a tenth of 3.5" in text
+    assert "**reproduced**: its claim holds. Holds: the mean is within a tenth of 3.5" in text
     assert "Run by `vestige run dice --preset paper --seeds 3`; 3 Records, seeds 0-2; version 1" in text
     assert f"commit {machine.commit()}." in text if machine.commit() else "commit" not in text
     assert "Rule: (a) the mean is within a tenth of 3.5. Reproduced if (a) holds" in text
-    assert "leaves out" not in text
+    assert "In place of the published setting" not in text
 
 
 def test_the_same_records_give_the_same_document(folder):
@@ -100,7 +100,7 @@ def test_links_are_githubs(heading, link):
 def test_what_the_preset_leaves_out_is_said(monkeypatch, tmp_path):
     monkeypatch.setitem(EXPERIMENTS, "dice", Dice())
     list(runner.run(runner.plan("dice", tmp_path, preset="smoke")))
-    assert "this leaves out: nearly all throws" in page(tmp_path)
+    assert "In place of the published setting: 1 of 3 seeds; ten throws." in page(tmp_path)
 
 
 def test_two_presets_are_two_sections_whose_numbers_do_not_mix(folder):

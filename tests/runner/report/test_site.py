@@ -49,12 +49,15 @@ def test_every_link_of_the_index_leads_to_a_page_that_stands_alone(several, tmp_
 
 def test_the_index_has_verdict_and_conclusion_of_each(several):
     page = index_page(several, dict.fromkeys(several, "x.html"))
-    assert page.answer == "2 experiments: 1 reproduced, 1 not."
+    assert page.answer == "2 experiments: 1 reproduced, 1 no verdict."
     assert page.lead == "2 groups of runs without a published counterpart."
     ((_, (table,)),) = page.sections
     assert table.rows[0][:5] == ("dice (preset paper)", "Table 0", "reproduced", 3, 3)
-    assert table.rows[0][2].note.startswith("What was published came out. Holds: the mean is within a tenth of 3.5")
-    assert table.rows[1][:3] == ("dice (preset smoke)", "Table 0", "not")
+    assert table.rows[0][2].note.startswith(
+        "Table 0 is reproduced: its claim holds. Holds: the mean is within a tenth of 3.5"
+    )
+    assert table.rows[1][:3] == ("dice (preset smoke)", "Table 0", "no verdict")
+    assert table.rows[1][2].note.startswith("Table 0 has no verdict: too small to judge.")
     (own,) = [row for row in table.rows if row[0] == "split digits, single-head"]
     assert own[1:5] == ("", "-", 1, 1)
     assert own[2].note.startswith("After 3 tasks, vanilla has")

@@ -20,7 +20,7 @@ from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report.matrices import MOST_MATRICES, SYMBOLS, averages, better, having, summed, task_names
 from vestige.runner.report.reading import Arm, arms
 from vestige.runner.report.sections import origin
-from vestige.show import Heading, Heat, Page, Part, Table
+from vestige.show import Heading, Heat, Page, Part, Status, Table
 
 # (arm, quantity) -> seed -> value
 Measured: TypeAlias = "dict[tuple[str, str], dict[int, float]]"
@@ -136,7 +136,8 @@ def compare(first: Sequence[Record], second: Sequence[Record], names: tuple[str,
     if names[0] == names[1]:
         names = (f"{names[0]} (first)", f"{names[1]} (second)")
     found = differences(first, second)
-    page = Page(f"{names[0]} beside {names[1]}", conclusion(found, names))
+    answer, more = conclusion(found, names)
+    page = Page(f"{names[0]} beside {names[1]}", more, status=Status("plain", standing(found)), answer=answer)
     page.section("Differences", table(found, names))
     both = side_by_side(first, second)
     if drawn := curves(both, names):
@@ -147,18 +148,28 @@ def compare(first: Sequence[Record], second: Sequence[Record], names: tuple[str,
     return page.section("How to get the same numbers", *ran[0], *ran[1])
 
 
-def conclusion(found: Sequence[Difference], names: tuple[str, str]) -> str:
-    """What clearly differs, in plain words."""
+def standing(found: Sequence[Difference]) -> str:
+    """How it stands in a word or two."""
+    if all(d.se is None for d in found):
+        return "cannot be told"
+    return "differs" if any(d.clear for d in found) else "no clear difference"
+
+
+def conclusion(found: Sequence[Difference], names: tuple[str, str]) -> tuple[str, str]:
+    """What clearly differs: the finding in a sentence, and the numbers."""
     judged = [d for d in found if d.se is not None]
     if not judged:
-        return f"{names[1]} less {names[0]}, without two seeds to compare: what differs may be chance."
+        return (
+            f"{names[0]} and {names[1]} cannot be told apart: one of them has one seed.",
+            "What differs may be chance.",
+        )
     clear = sorted((d for d in judged if d.clear), key=lambda d: -abs(d.value) / (d.se or 1.0))
     said = f"Of {len(judged)} quantities, {len(clear) or 'none'} clearly differ{'s' if len(clear) == 1 else ''}"
     if not clear:
-        return f"{said}: every {LEVEL:.0%} interval has room for no difference."
+        return f"{said}.", f"Every {LEVEL:.0%} interval has room for no difference."
     told = "; ".join(f"{_called(d)} {d.value:+.3g} \N{PLUS-MINUS SIGN} {d.se:.2g}" for d in clear[:NAMED])
     more = f"; and {len(clear) - NAMED} more" if len(clear) > NAMED else ""
-    return f"{said} ({names[1]} less {names[0]}, at {LEVEL:.0%}): {told}{more}."
+    return f"{said} ({names[1]} less {names[0]}, at {LEVEL:.0%}).", f"Most clearly: {told}{more}."
 
 
 def table(found: Sequence[Difference], names: tuple[str, str]) -> Table:

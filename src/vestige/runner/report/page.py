@@ -51,33 +51,29 @@ FIGURES, TABLES = "figures", "tables"
 KINDS = ("png", "pdf", "svg")
 LONGEST_NAME = 60
 INDEX = "index"
-WORDS = {
-    "reproduced": "What was published came out.",
-    "partly": "What was published came out in part.",
-    "not": "What was published did not come out.",
-}
-
-
 COLOURS: dict[str, Literal["good", "care", "bad", "plain"]] = {"reproduced": "good", "partly": "care", "not": "bad"}
 
 
-def opened(title: str, said: str, group: Group | None = None) -> Page:
-    """A page that begins with how it stands and the first sentence of what is `said`; the rest stands below."""
-    answer, _, rest = said.partition(". ")
-    verdict = None if group is None else group.verdict
-    word = "runs" if verdict is None else verdict.word
-    return Page(
-        title,
-        rest,
-        status=Status(COLOURS.get(word, "plain"), word),
-        answer=answer if answer.endswith(".") else f"{answer}.",
-    )
+def opened(title: str, said: tuple[str, str], status: str = "runs") -> Page:
+    """A page that begins with how it stands and its finding in a sentence; the rest of what is `said` stands below."""
+    return Page(title, said[1], status=Status(COLOURS.get(status, "plain"), status), answer=said[0])
 
 
-def conclusion(group: Group) -> str:
-    """A sentence or two."""
+def conclusion(group: Group) -> tuple[str, str]:
+    """The finding in one sentence, and what else is to be said of it."""
     if (verdict := group.verdict) is not None:
-        return f"{WORDS.get(verdict.word, 'There was no rule to check.')} {verdict.why}"
+        return verdict.sentence(item(group)), verdict.why
+    return _parted(_measured(group))
+
+
+def _parted(said: str) -> tuple[str, str]:
+    """The first sentence, and the rest."""
+    answer, dot, rest = said.partition(". ")
+    return (f"{answer}.", rest) if dot else (answer, "")
+
+
+def _measured(group: Group) -> str:
+    """What bare runs come to, in a sentence or two."""
     found = [(arm, final(arm, arm.first.head)) for arm in declared(arms(group.records))]
     known = [(arm, lines) for arm, lines in found if "average" in lines]
     if not known:
@@ -108,6 +104,11 @@ def item(group: Group) -> str:
 def word(group: Group) -> str:
     """The verdict, a dash where nothing was published."""
     return "-" if group.verdict is None else group.verdict.word
+
+
+def status(group: Group) -> str:
+    """The verdict, or that these are runs."""
+    return "runs" if group.verdict is None else group.verdict.word
 
 
 def _alone(arm: Arm, lines: dict[str, Line]) -> str:
@@ -178,15 +179,15 @@ def report(records: Sequence[Record], *, title: str = "") -> Page:
 def page_of(found: Sequence[Group], *, title: str = "") -> Page:
     """One group, or several with a section each."""
     if len(found) == 1:
-        page = opened(title or found[0].title, conclusion(found[0]), found[0])
+        page = opened(title or found[0].title, conclusion(found[0]), status(found[0]))
         for heading, parts in chapters(found[0]):
             page.section(heading, *parts)
         return page
-    page = opened(title or "Runs", overall(found))
+    page = opened(title or "Runs", _parted(overall(found)))
     page.section("Summary", summary(found))
     for group in found:
         inside = [part for heading, parts in chapters(group) for part in (Heading(heading), *parts)]
-        page.section(group.title, conclusion(group), *inside)
+        page.section(group.title, " ".join(conclusion(group)).strip(), *inside)
     return page
 
 
@@ -321,10 +322,10 @@ def index_page(volumes: Mapping[str, Sequence[Group]], addresses: Mapping[str, s
     for group in found:
         several = group.title.partition(item(group))[2].strip() if len(volumes[group.name]) > 1 else ""
         name = Link(f"{group.name} {several}".strip(), addresses[group.name])
-        said = Noted(word(group), conclusion(group))
+        said = Noted(word(group), " ".join(conclusion(group)).strip())
         rows.append((name, item(group), said, len(group.seeds), len(group.records)))
     columns = ("runs", "item", "verdict", "seeds", "Records")
-    return opened("Runs", overall(found)).section("What came out", Table("Every experiment", columns, rows))
+    return opened("Runs", _parted(overall(found))).section("What came out", Table("Every experiment", columns, rows))
 
 
 def page_names(volumes: Mapping[str, Sequence[Group]]) -> dict[str, str]:

@@ -27,7 +27,7 @@ from vestige.continual.audit import from_record
 from vestige.continual.record import Record, latest, load_all, save_all
 from vestige.core import InputError, StoreError, VestigeWarning
 from vestige.runner.claims import Verdict
-from vestige.runner.experiment import PRESETS, Experiment, Line, grouped, line
+from vestige.runner.experiment import NAMING, PRESETS, Experiment, Line, grouped, line, outdated
 from vestige.runner.registry import EXPERIMENTS
 
 # How a file that is a Record begins; other JSON in a folder is not ours to judge.
@@ -37,8 +37,6 @@ MARK_BYTES = 80
 SEARCH = "search"
 # Parts of a configuration that follow from the seed and set no arm apart.
 BY_SEED = ("seed", "digest", "reference")
-# Fields that name an arm by their value alone, and come first.
-NAMING = ("row", "method", "learner.method")
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,8 @@ def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
     """The Records of an experiment under each setting, by seed.
 
     A figure that shows the runs of a table takes those that it asks for, and none until all that a preset asks for are
-    there: a part of them is what the table has run for itself.
+    there: a part of them is what the table has run for itself. Where the preset has changed since, it takes in place of
+    a run that is not there the one that the table once made for it; `Experiment.waits` says so.
     """
     experiment = EXPERIMENTS[name]
     homes = {experiment.config(arm)["experiment"] for arm in experiment.arms(experiment.presets["laptop"])}
@@ -176,9 +175,23 @@ def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
     if homes != {name}:
         asked = [[experiment.config(arm) for arm in experiment.arms(experiment.presets[p])] for p in PRESETS]
         run = [record.config for record in found]
-        whole = [config for arms in asked if all(config in run for config in arms) for config in arms]
+        theirs = [
+            EXPERIMENTS[home].config(arm) for home in homes & EXPERIMENTS.keys() for arm in every_arm(EXPERIMENTS[home])
+        ]
+        former = [config for config in run if config not in theirs]
+        whole: list[dict[str, Any]] = []
+        for arms in asked:
+            there = [config for config in arms if config in run]
+            instead = [before for _, before in outdated(arms, [*there, *former]) if before is not None]
+            if there and len(there) + len(instead) == len(arms):
+                whole += [*there, *instead]
         found = [r for r in found if r.config in whole and r.seed < experiment.seeds["laptop"]]
     return by_setting(sorted(found, key=lambda record: record.seed))
+
+
+def every_arm(experiment: Experiment[Any]) -> list[Any]:
+    """The units of a seed under every preset."""
+    return [arm for preset in PRESETS for arm in experiment.arms(experiment.presets[preset])]
 
 
 def setting(record: Record) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vestige.continual.record import Record
 from vestige.core import InputError
+from vestige.runner.claims import STANDS
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report.reading import Group, belonging, edition, gather, setting
 from vestige.runner.report.sections import commands, left_out, lines_table
 
 INDEX, PAGES = "REPRODUCTIONS.md", "docs/reproductions"
+NOTED = {"preliminary": " (one seed)", "no verdict": " (too small to judge)"}
 
 
 def reproductions(folder: str | Path) -> dict[str, str]:
@@ -41,13 +44,13 @@ def reproductions(folder: str | Path) -> dict[str, str]:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    templates.filters |= {"anchor": anchor, "editions": editions, "left_out": left_out, "made": made}
-    templates.filters |= {"paper": paper_of, "preset": preset_of}
+    templates.filters |= {"anchor": anchor, "editions": standing, "left_out": left_out, "made": made}
+    templates.filters |= {"finding": finding, "paper": paper_of, "preset": preset_of}
     templates.globals |= {"folder": PAGES, "lines_table": lines_table}
     papers = {paper: [g for g in found if paper_of(g) == paper] for paper in sorted(set(map(paper_of, found)))}
     several, one = ([g for g in found if (len(g.seeds) > 1) == many] for many in (True, False))
     index, page = templates.get_template("index.md"), templates.get_template("paper.md")
-    return {INDEX: index.render(papers=papers, several=several, one=one)} | {
+    return {INDEX: index.render(papers=papers, several=several, one=one, all=found)} | {
         f"{PAGES}/{paper}.md": page.render(paper=paper, about=about(own[0]), groups=own)
         for paper, own in papers.items()
     }
@@ -56,6 +59,20 @@ def reproductions(folder: str | Path) -> dict[str, str]:
 def paper_of(group: Group) -> str:
     """What stands before the first dash of an experiment's name: its paper."""
     return group.name.partition("-")[0]
+
+
+def finding(groups: Sequence[Group]) -> str:
+    """How the rows came out, in a sentence: those of several seeds by their verdict, those of one counted apart."""
+    words = Counter[str](group.verdict.word for group in groups if group.verdict is not None)
+    told = [f"{n} **{word}**{NOTED.get(word, '')}" for word in STANDS if (n := words[word])]
+    both = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
+    return f"{len(groups)} row{'s' * (len(groups) > 1)}: {both}."
+
+
+def standing(group: Group) -> str:
+    """The editions of a group, and which runs it waits for."""
+    waits = [] if group.experiment is None else group.experiment.waits(group.records)
+    return ", ".join(filter(None, (editions(group.records), f"waits for {', '.join(waits)}" if waits else "")))
 
 
 def about(group: Group) -> str:

@@ -28,7 +28,7 @@ from vestige.continual.record import Record, Tried
 from vestige.metrics.uncertainty import Pairs, unseen_task_roc
 from vestige.runner.experiment import Experiment, Line
 from vestige.runner.report.matrices import MOST_MATRICES, better, declared, final, measured, task_names
-from vestige.runner.report.reading import Arm, Group, flatten, setting, short
+from vestige.runner.report.reading import Arm, Group, flatten, short
 from vestige.show import Heat, Part, Picture, Table, Verbatim
 
 MEGABYTE = 1e6
@@ -46,14 +46,14 @@ def lines_table(experiment: Experiment[Any], records: Sequence[Record], *, title
 
 
 def published(group: Group) -> list[Part]:
-    """The verdict with its rule, what the preset leaves out, and the table; nothing for bare runs."""
+    """The verdict with its rule, all that was cut, and the table; nothing for bare runs."""
     experiment, records, verdict = group.experiment, group.records, group.verdict
     if experiment is None or verdict is None:
         return []
     note = "se: standard error over seeds."
     return [
         f"Verdict: {verdict.word}, by a rule that was written before the run. {experiment.rule}",
-        *([f"Against the published setting this leaves out: {left}"] if (left := left_out(group)) else []),
+        *([f"In place of the published setting: {left}."] if (left := left_out(group)) else []),
         lines_table(experiment, records, title=experiment.item, note=note),
     ]
 
@@ -68,11 +68,8 @@ def figures(group: Group) -> list[Part]:
 
 
 def left_out(group: Group) -> str:
-    """What the presets of these runs leave out of the published setting."""
-    if group.experiment is None:
-        return ""
-    presets = {setting(record).partition(",")[0].removeprefix("preset ") for record in group.records}
-    return " ".join(group.experiment.cut[preset] for preset in sorted(presets & group.experiment.cut.keys()))
+    """Everything that these runs have in place of the published setting, of which the verdict names the first."""
+    return "" if group.experiment is None else "; ".join(group.experiment.cuts(group.records))
 
 
 def costs(arms: Sequence[Arm]) -> list[Part]:
