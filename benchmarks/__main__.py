@@ -32,6 +32,8 @@ STORED = {
     "policy": "benchmarks.policy",
     "bandits": "benchmarks.bandits",
     "privacy": "benchmarks.privacy.__main__",
+    "growth": "benchmarks.growth",
+    "page": "benchmarks.page",
 }
 
 
