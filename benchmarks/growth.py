@@ -183,7 +183,7 @@ def step_of(method: str) -> Callable[[Sizes], Work]:
             learners.append(learner)
         batch, label = x[:64], y[:64]
 
-        def steps(learner: Any) -> Callable[[], None]:  # noqa: ANN401
+        def steps(learner: Any) -> Callable[[], None]:
             def run() -> None:
                 for _ in range(STEPS):
                     learner.observe(batch, label)
