@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 from torch import Tensor
 
 from vestige.continual import versions
@@ -267,74 +267,46 @@ def _train(
     moments: TestsWhileTraining | None,
     on_progress: Callable[[Progress], None] | None,
 ) -> None:
-    """Rounds over the task until it has had its time."""
-    k, batches, rounds = task.info.index, 0, 0
+    """Rounds over the task until it has had its time, in batches of rows that are put in order anew each round."""
+    k, batches, rounds, stop = task.info.index, 0, 0, False
     limit = math.inf if passes is None or pace.budget is None else pace.budget * (k + 1)
-
-    def over() -> bool:
-        """After a batch: test where one is due; whether the task has had its time."""
-        nonlocal batches
-        batches += 1
-        if moments is not None:
-            moments.after_batch(k)
-        return batches == pace.iterations or (passes is not None and passes.total >= limit)
-
-    watched = over if pace.iterations is not None or passes is not None or moments is not None else None
-    while pace.epochs is None or rounds < pace.epochs:
-        generator = rng.fork(seed, "shuffle", k, rounds)
-        most = pace.batches(task.info.n)
-        loss, stop = _round(learner, task, pace.batch_size, most, generator, watched, ordered=stream.declared.ordered)
+    observe, most = learner.observe, pace.batches(task.info.n)
+    while not stop and (pace.epochs is None or rounds < pace.epochs):
+        generator = None if stream.declared.ordered else rng.fork(seed, "shuffle", k, rounds)
+        losses = []
+        for x, y in _in_order(task, pace.batch_size, most, learner.held_back_, generator):
+            losses.append(observe(x, y).loss)
+            batches += 1
+            if moments is not None:
+                moments.after_batch(k)
+            stop = batches == pace.iterations or (passes is not None and passes.total >= limit)
+            if stop:
+                break
+        loss = torch.stack(losses).mean()
+        if not torch.isfinite(loss):
+            raise VestigeError(
+                f"The training of {type(learner).__name__} diverged on task {k} ({task.info.name}): the loss is "
+                f"{float(loss)}. Lower the learning rate."
+            )
         rounds += 1
         if on_progress is not None:
             reached = pace.share(stream, k, batches, rounds, 0.0 if passes is None else passes.total)
             on_progress(Progress(k, task.info.name, *reached, float(loss)))
-        if stop:
-            break
-
-
-def _round(
-    learner: Learner,
-    task: Task,
-    batch_size: int,
-    most: int,
-    generator: torch.Generator,
-    over: Callable[[], bool] | None,
-    *,
-    ordered: bool,
-) -> tuple[Float[Tensor, ""], bool]:
-    """One pass over the task, of `most` batches; the mean loss, and whether `over` ended it.
-
-    Rows are put in order some batches at a time, and the copy is destroyed when those are over.
-    """
-    observe, stop, losses = learner.observe, False, []
-    for x, y in _in_order(task, batch_size, most, learner.held_back_, None if ordered else generator):
-        for a, b in zip(x.split(batch_size), y.split(batch_size), strict=True):
-            losses.append(observe(a, b).loss)
-            if over is not None and over():
-                stop = True
-                break
-        if stop:
-            break
-    mean = torch.stack(losses).mean()
-    if not torch.isfinite(mean):
-        raise VestigeError(
-            f"The training of {type(learner).__name__} diverged on task {task.info.index} ({task.info.name}): the loss "
-            f"is {float(mean)}. Lower the learning rate."
-        )
-    return mean, stop
 
 
 def _in_order(
     task: Task, batch_size: int, most: int, held_back: Tensor | None, generator: torch.Generator | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The rows of `most` batches, shuffled if there is a generator, some whole batches at a time; each copy is erased.
+    """At most `most` batches of the task's rows, shuffled if there is a generator.
 
-    All copies of a round lie in the same memory: to ask for it anew costs more than to copy, and one that fits a
-    processor's cache is read while it is there.
+    Rows are put in order some whole batches at a time, and the copy is erased when those are over. All copies of a
+    round lie in the same memory: to ask for it anew costs more than to copy, and one that fits a processor's cache is
+    read while it is there.
     """
     x, y = task.x, task.y
     if generator is None and held_back is None:
-        yield x[: most * batch_size], y[: most * batch_size]
+        x, y = x[: most * batch_size], y[: most * batch_size]
+        yield from zip(x.split(batch_size), y.split(batch_size), strict=True)
         return
     order = torch.arange(len(y)) if generator is None else torch.randperm(len(y), generator=generator)
     order = order if held_back is None else order[~torch.isin(order, held_back)]
@@ -346,7 +318,7 @@ def _in_order(
             torch.index_select(each, 0, rows, out=held[: len(rows)]) for each, held in zip((x, y), room, strict=True)
         )
         try:
-            yield x_part, y_part
+            yield from zip(x_part.split(batch_size), y_part.split(batch_size), strict=True)
         finally:
             erase(x_part)
             erase(y_part)

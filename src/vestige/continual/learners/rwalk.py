@@ -44,6 +44,8 @@ scores. So the score is PI's path integral over a constant, and what RWalk adds 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -114,30 +116,29 @@ class RunningFisher(Penalised):
         """Whether a training pass shows the Fisher of its batch: of a mean over the batch's rows and nothing else."""
         return self.config.fisher == "empirical" and self.memory is None and can_follow(self.net)
 
-    def passes(self, x: Inputs, y: Labels) -> Info:
-        """The gradients of the loss alone and, where one is due, the Fisher of this batch at the weights of now."""
+    @contextmanager
+    def seeing_fisher(self, x: Inputs, y: Labels) -> Iterator[None]:
+        """Around the passes of the loss alone: after them, where one is due, the Fisher of this batch at the weights of
+        now, seen in those passes, of the gradients at hand, or by a pass of its own."""
         every = self.config.accumulate == "interval"
         if not every and self.steps_ % self.config.interval:
-            return self.backward(self.loss(x, y))
+            yield
+            return
         if self.followed:
             with following(self.net) as seen:
-                info = self.backward(self.loss(x, y))
+                yield
             new = seen.fisher()
+        elif self.config.fisher == "batch":
+            yield
+            new = {name: g.square_() for name, g in gradients_of(self.net).items()}
         else:
-            info = self.backward(self.loss(x, y))
-            new = self.fisher_at_hand(x, y)
+            yield
+            outputs = self.outputs_
+            new = fisher_empirical(self.net, x, y, loss=lambda logits, y: outputs.loss(logits, y) * len(y))
         if every:
             torch._foreach_add_(list(self.gathered_.values()), [new[name] for name in self.gathered_])
         else:
             self.renew_fisher(new, 1.0)
-        return info
-
-    def fisher_at_hand(self, x: Inputs, y: Labels) -> Named:
-        """By a pass of its own, or of the gradients at hand."""
-        if self.config.fisher == "batch":
-            return {name: g.square_() for name, g in gradients_of(self.net).items()}
-        outputs = self.outputs_
-        return fisher_empirical(self.net, x, y, loss=lambda logits, y: outputs.loss(logits, y) * len(y))
 
     def renew_fisher(self, new: Named, scale: float) -> None:
         """Eq. 6 with `scale` times `new`."""
@@ -164,7 +165,8 @@ class EWCPP(RunningFisher):
 
     def observe(self, x: Inputs, y: Labels) -> Info:
         """One step, and every `interval` steps a look at the Fisher."""
-        info = self.passes(x, y)
+        with self.seeing_fisher(x, y):
+            info = self.backward(self.loss(x, y))
         self.penalised_step()
         self.steps_ += 1
         self.renew_from_interval()
@@ -206,7 +208,8 @@ class RWalk(RunningFisher):
 
     def observe(self, x: Inputs, y: Labels) -> Info:
         """One step; every `interval` steps the Fisher is renewed and the interval's score taken."""
-        info = self.passes(x, y)
+        with self.seeing_fisher(x, y):
+            info = self.backward(self.loss(x, y))
         self.penalised_step(self.fall_, total=self.config.gradient == "total")
         self.steps_ += 1
         if self.steps_ % self.config.interval == 0:
