@@ -61,8 +61,10 @@ format: $(STAMP)  ## put every file into the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## speed against peers and floors, as ratios of CPU time on one thread
-	$(ONE_THREAD) $(BIN)/python -m benchmarks
+# A missed target is told at the end, when the page is written.
+bench: $(STAMP)  ## speed against peers and floors, growth and memory of the main jobs, into BENCHMARKS.md
+	@missed=0; $(ONE_THREAD) $(BIN)/python -m benchmarks --store || missed=1; \
+	$(ONE_THREAD) $(BIN)/python -m benchmarks growth && $(BIN)/python -m benchmarks page && exit $$missed
 
 # Needs uv. Every file that pip may fetch for these versions, by its hash, on any system.
 lock:  ## write requirements.lock anew from pyproject.toml and constraints.txt

@@ -1,4 +1,8 @@
-"""`python -m benchmarks [NAME ...] [--list] [--json] [--here]`: the table of ratios, with targets and floors."""
+"""`python -m benchmarks [NAME ...] [--list] [--json] [--here] [--store]`: the table of ratios, with targets and floors.
+
+With `--store` each benchmark's rows are kept in `results/ratios.jsonl` as it finishes, with versions, machine and
+command; `python -m benchmarks page` writes BENCHMARKS.md from them.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +51,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--store", action="store_true", help="keep the rows of each benchmark in results/ratios.jsonl")
     parser.add_argument("--here", action="store_true", help="run in this environment, with the peers that it has")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in BENCHMARKS]
@@ -107,7 +112,13 @@ def main() -> int:
             print(f"{name}: not written yet", file=sys.stderr)
             continue
         print(f"{name} ...", file=sys.stderr)
-        rows += importlib.import_module(BENCHMARKS[name]).rows()
+        found = importlib.import_module(BENCHMARKS[name]).rows()
+        rows += found
+        if arguments.store:
+            from benchmarks import page, stored  # which import torch, after the number of threads is set
+
+            facts = {"benchmark": name} | stored.context(f"python -m benchmarks {name} --store")
+            stored.add(page.RATIOS, [row.as_json() | facts for row in found], ("benchmark",))
     if arguments.json:
         print(json.dumps([row.as_json() for row in rows], indent=1))
     else:

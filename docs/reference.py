@@ -1,4 +1,4 @@
-"""What the site takes from elsewhere: a reference page for every package and sub-package, and REPRODUCTIONS.md."""
+"""What the site takes from elsewhere: a page for every package and sub-package, REPRODUCTIONS.md and BENCHMARKS.md."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that are written nowhere in docs/."""
     for name in packages():
         files.append(File.generated(config, f"reference/{name}.md", content=page(name)))
-    index = (ROOT / "REPRODUCTIONS.md").read_text().replace("](docs/", "](")
-    files.append(File.generated(config, "reproductions.md", content=index))
+    for name in ("REPRODUCTIONS.md", "BENCHMARKS.md"):
+        index = (ROOT / name).read_text().replace("](docs/", "](")
+        files.append(File.generated(config, name.lower(), content=index))
     return files
