@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +20,7 @@ from vestige.core import machine
 from vestige.store import write_bytes
 
 RESULTS = Path(__file__).parent / "results"
+OUTCOMES = ("benchmarks/results", "BENCHMARKS.md", "docs/benchmarks")  # which do not decide a result
 DISTRIBUTIONS = {"torch_fidelity": "torch-fidelity", "avalanche": "avalanche-lib"}  # import name -> what pip calls it
 
 
@@ -26,11 +28,21 @@ def context(command: str) -> dict[str, Any]:
     """What made a result."""
     cores = os.cpu_count() or 1
     return {
-        "versions": machine.software() | peer_versions(),
+        "versions": machine.software() | commit() | peer_versions(),
         "machine": f"{cores} core{'s' * (cores > 1)}, {platform.machine().replace('_', '-')}",
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "command": command,
     }
+
+
+def commit() -> dict[str, str]:
+    """The commit, with a + where anything but results was changed since."""
+    found = machine.commit()
+    if found is None or not found.endswith("+"):
+        return {} if found is None else {"commit": found}
+    changed = ["git", "status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{path}" for path in OUTCOMES)]
+    left = subprocess.run(changed, cwd=RESULTS.parents[1], capture_output=True, text=True, check=True).stdout
+    return {"commit": found if left.strip() else found.removesuffix("+")}
 
 
 def peer_versions() -> dict[str, str]:
