@@ -68,3 +68,10 @@ def test_short_flat_and_extreme_inputs():
     alone, k_alone = weights.pareto_smooth(zeros[::5])
     assert k == k_alone
     np.testing.assert_array_equal(out[::5], alone)
+
+
+@pytest.mark.parametrize(("largest", "heavy"), [(1.2, False), (1e6, True)])
+def test_a_few_values_above_ties_are_heavy_only_where_they_are_much_of_the_sum(largest, heavy):
+    """Weights of a law on few points: 2000 rows on three of them, and three rows on a fourth."""
+    x = np.concatenate([np.repeat([0.9, 1.0, 1.05], [500, 500, 1000]), np.full(3, largest)])
+    assert weights.tail_index(torch.from_numpy(np.log(x))) == (math.inf if heavy else None)

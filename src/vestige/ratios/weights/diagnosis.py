@@ -13,7 +13,8 @@ weak prior at 0.5; the tail is the largest min(n/5, 3 sqrt n) values.
 Written here rather than taken from arviz-stats, which is the reference of the tests: that one costs seconds to import,
 raises on equal weights, normalises what it returns and has no words for zero weights. Deviations from PSIS: smoothed
 weights keep the scale of the raw ones; fewer than 25 positive weights, or a tail without spread, are left as they are
-with k = None; a tail in which all but the very largest underflow beside the maximum has k = inf.
+with k = None. Where so many values are tied that fewer than five lie above the cutoff, as of laws on few points, those
+few are all that there is to know: k = inf if they are a tenth of the sum, None if they are less.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from vestige.core import checks
 from vestige.core.checks import ArrayLike, Kind
 from vestige.ratios.weights.transforms import kish, log_weight_vector
 
-# Fewer tail values than this say nothing about a shape.
-SHORTEST_TAIL = 5
+# Fewer tail values than this say nothing about a shape, unless they are such a share of the sum.
+SHORTEST_TAIL, HEAVY_SHARE = 5, 0.1
 # Of the grid of Zhang and Stephens, and of the prior at k = 0.5.
 PRIOR_SCALE, PRIOR_COUNT, PRIOR_K = 3.0, 10.0, 0.5
 
@@ -71,9 +72,10 @@ def _fit_tail(log_x: Float[Tensor, " n"]) -> _Tail | None:
     relative = (top - top[0]).exp().flip(0)
     excess = relative[1:] - relative[0]
     excess = excess[excess > 0]  # ties with the cutoff carry no shape
-    if len(excess) == 0:
+    few = len(excess) < SHORTEST_TAIL
+    if few and float(relative[size + 1 - len(excess) :].sum()) < HEAVY_SHARE * float((log_x - top[0]).exp().sum()):
         return None
-    k, sigma = gpd_fit(excess) if len(excess) >= SHORTEST_TAIL else (math.inf, math.nan)
+    k, sigma = (math.inf, math.nan) if few else gpd_fit(excess)
     return _Tail(order[:size].flip(0), float(relative[0]), k, sigma)
 
 
