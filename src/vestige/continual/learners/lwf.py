@@ -9,10 +9,10 @@ With y_o the old network's probabilities of the old outputs on a new input, and 
 L_old summed over old tasks where each has outputs of its own ("current"); where outputs of all tasks compete the old
 ones are one group, in a domain-incremental stream all outputs. No data is kept but the old network.
 
-Two forms are those of van de Ven's code, k the tasks so far. In both L_old has a factor T^2, and where outputs of all
-tasks compete the new ones do so in yhat' too, with the target 0:
-- `form="van_de_ven"`, of the article of 2022: L_new + T^2 L_old, L_old once for each old task, but once in all where
-  the task's class is found out;
+Two forms are those of van de Ven's code, k the tasks so far. In both the new outputs compete in yhat' too where outputs
+of all tasks do, with the target 0:
+- `form="van_de_ven"`, of the article of 2022: L_new + L_old, L_old once for each old task, but once in all where the
+  task is found out;
 - `form="van_de_ven_2019"`, of the preprints: 1 / k of L_new and 1 - 1/k of the mean of T^2 L_old over the old tasks.
 
 Deviations: the paper warms a new head up before all weights train, which is left out; the weight decay R is the user's.
@@ -92,7 +92,7 @@ class LwF(Learner):
             parts.append(distilled(logits, old_logits, outputs, competing, c.temperature))
         if not theirs:
             return new + c.lam * torch.stack(parts).sum()
-        old = c.temperature**2 * torch.stack(parts).mean()
+        old = torch.stack(parts).mean()
         if c.form == "van_de_ven":
             return new + old * (1 if found_out else self.tasks_ - 1)
-        return new / self.tasks_ + (1 - 1 / self.tasks_) * old
+        return new / self.tasks_ + (1 - 1 / self.tasks_) * c.temperature**2 * old
