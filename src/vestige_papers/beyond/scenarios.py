@@ -21,8 +21,8 @@ iterations a task none has 97.1 in the task-incremental stream with seed 0 and 8
 
 **Settings** are those of the code of the article, read in the authors' repository: EWC 1e5 / 1e10 / 1e9 and SI 10 /
 50000 / 5000 for task / domain / class, chosen by its authors on one seed; SI takes the gradient of loss and penalty;
-LwF at T = 2, its old tasks with full weight (the preprints: T^2 (1 - 1/k)); replay 1 - 1/k; 100 samples a class for ER and
-A-GEM; iCaRL with 2000 in all, as in the preprint. Differences that remain:
+LwF at T = 2, its old tasks with full weight (the preprints: T^2 (1 - 1/k)); replay 1 - 1/k; 100 samples a class for ER
+and A-GEM; iCaRL with 2000 in all, as in the preprint. Differences that remain:
 - EWC has the true Fisher over all rows of a task, as theirs, taken exactly; where a path of SI is negative it counts as
   zero, theirs keeps it (with Adam none was negative);
 - DGR has our gated, conditional VAE of the authors' widths (400-400, 100 codes) and steps, and replays as many rows as
