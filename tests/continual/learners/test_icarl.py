@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from toys import blobs
@@ -20,7 +21,8 @@ def bce(logit, target):
     return -target * math.log(g) - (1 - target) * math.log(1 - g)
 
 
-def test_new_outputs_learn_labels_and_old_ones_what_the_old_network_said():
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_new_outputs_learn_labels_and_old_ones_what_the_old_network_said(temperature):
     g = torch.Generator().manual_seed(0)
     logits, old = torch.randn(5, 6, generator=g), torch.randn(5, 6, generator=g)
     y = torch.tensor([2, 3, 0, 1, 2])  # two of them exemplars of old classes
@@ -29,15 +31,17 @@ def test_new_outputs_learn_labels_and_old_ones_what_the_old_network_said():
     expected = []
     for i in range(5):
         new = sum(bce(float(logits[i, c]), float(y[i] == c)) for c in (2, 3))
-        kept = sum(bce(float(logits[i, c]), 1 / (1 + math.exp(-float(old[i, c])))) for c in (0, 1))
+        kept = sum(bce(float(logits[i, c]), 1 / (1 + math.exp(-float(old[i, c]) / temperature))) for c in (0, 1))
         expected.append(new + kept)
-    torch.testing.assert_close(icarl_losses(logits, y, old, current, older), torch.tensor(expected))
+    torch.testing.assert_close(icarl_losses(logits, y, old, current, older, temperature), torch.tensor(expected))
     first = torch.tensor([sum(bce(float(logits[i, c]), float(y[i] == c)) for c in (2, 3)) for i in range(5)])
     torch.testing.assert_close(icarl_losses(logits, y, None, current, torch.zeros_like(older)), first)
 
 
-def test_a_step_distils_the_network_of_the_tasks_beginning_on_data_and_exemplars():
-    learner = build("icarl_hb1", tasks(), hidden=(8,), memory={"per_class": 4}, learning_rate=0.02)
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_a_step_distils_the_network_of_the_tasks_beginning_on_data_and_exemplars(temperature):
+    fields = {"memory": {"per_class": 4}, "learning_rate": 0.02, "temperature": temperature}
+    learner = build("icarl_hb1", tasks(), hidden=(8,), **fields)
     for task in tasks():
         learner.begin_task(task)
         before = {k: v.clone() for k, v in learner.net.state_dict().items()}
@@ -52,6 +56,7 @@ def test_a_step_distils_the_network_of_the_tasks_beginning_on_data_and_exemplars
             expected = icarl_losses(
                 learner.predict(torch.cat([task.x, learner.memory.x])), joined, old_logits,
                 torch.tensor([0, 0, 1, 1, 0, 0], dtype=torch.bool), torch.tensor([1, 1, 0, 0, 0, 0], dtype=torch.bool),
+                temperature,
             )  # fmt: skip
             # A batch that is the whole task brings the whole memory along.
             learner.memory.seen_ = learner.memory.drawn_ = 0

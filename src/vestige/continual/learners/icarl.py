@@ -15,6 +15,8 @@ the class whose exemplars' mean is nearest in features (Alg. 1). Features have u
 - The loss is a sum over outputs and a mean over samples. Means are taken over the exemplars as they are, without
   mirrored copies, which would be other digits.
 - A class without exemplars cannot be answered: its score is -inf.
+- `temperature` T softens the targets, q_y = sigmoid(old output / T), and not the answers: 1 in the paper, 2 in the code
+  of van de Ven and Tolias.
 """
 
 from __future__ import annotations
@@ -29,14 +31,16 @@ from torch.nn import functional
 from vestige.continual.learners.vanilla import Vanilla, VanillaConfig
 from vestige.continual.memory import Rehearsal, RehearsalMemory, features_of
 from vestige.continual.samplers import unit_length
+from vestige.core.checks import option
 from vestige.data.stream import Inputs, Labels, Task, TaskInfo
 
 
 @dataclass(frozen=True)
 class ICaRLConfig(VanillaConfig):
-    """Herding on features of unit length; exemplars mixed with the data."""
+    """Herding on features of unit length; exemplars mixed with the data; `temperature` is that of old outputs."""
 
     memory: Rehearsal = Rehearsal(sampler="herding", replay="mixed")  # noqa: RUF009 - it is frozen
+    temperature: float = option(1.0, above=0)
 
 
 def icarl_losses(
@@ -45,12 +49,13 @@ def icarl_losses(
     old_logits: Float[Tensor, "n k"] | None,
     current: Bool[Tensor, " k"],
     older: Bool[Tensor, " k"],
+    temperature: float = 1.0,
 ) -> Float[Tensor, " n"]:
     """Classification on `current` outputs, distillation on `older` ones, summed over outputs."""
     trains = current | older
     targets = functional.one_hot(y, logits.shape[1]).to(logits)
     if old_logits is not None:
-        targets = torch.where(older, old_logits.sigmoid(), targets)
+        targets = torch.where(older, (old_logits / temperature).sigmoid(), targets)
     losses = functional.binary_cross_entropy_with_logits(logits[:, trains], targets[:, trains], reduction="none")
     return losses.sum(1)
 
@@ -89,7 +94,7 @@ class ICaRLHB1(Vanilla):
         """Classification and distillation."""
         x, y, weights = self.memory.joined(x, y)
         old_logits = self.answer_of(self.old_, x) if self.old_ else None
-        losses = icarl_losses(self.net(x), y, old_logits, self.current_, self.older_)
+        losses = icarl_losses(self.net(x), y, old_logits, self.current_, self.older_, self.config.temperature)
         return losses.mean() if weights is None else (weights * losses).mean()
 
 
