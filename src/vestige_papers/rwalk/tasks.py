@@ -184,7 +184,7 @@ class RWalkFig3(SharedRuns):
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         **RWalkTable1MNIST.cut,
-        "laptop": "500 of about 6000 training rows a class (EWC and the reference: all); MNIST without CIFAR-100",
+        "laptop": "500 of about 6000 training rows a class (EWC: all); MNIST without CIFAR-100",
     }
 
     def lines(self, records: Sequence[Record]) -> list[Line]:

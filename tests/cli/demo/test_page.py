@@ -5,7 +5,8 @@ import json
 import pytest
 
 from vestige.cli.demo import jobs as demo
-from vestige.cli.demo.page import page, summary
+from vestige.cli.demo.kept import LIKE
+from vestige.cli.demo.page import CHANGED, page, summary
 
 
 @pytest.fixture
@@ -38,6 +39,20 @@ def test_every_figure_stands_on_the_page(found):
         assert heading in html
     assert html.count("<img ") == 4
     assert "http://" not in html.replace("http://www.w3.org", "")
+
+
+def test_the_first_sentence_is_what_was_found(found):
+    shown = page(found)
+    before, after = found.reweighted.misplaced
+    assert shown.answer.endswith(f"weights bring misplaced samples from {before:.0%} to {after:.0%}.")
+    assert f"a file of {found.kept.file_bytes / 1e3:.0f} kB tells " in shown.answer
+    last = found.last
+    gap = 100 * (last[demo.REFERENCE]["average"] - last["vanilla"]["average"])
+    assert f"plain training ends {gap:.0f} points below" in shown.answer
+    told = sum(found.kept.found[name].p_value < 0.05 for name in CHANGED)
+    assert f"{told} of 2 changed sets" in shown.answer
+    well = told == 2 and found.kept.found[LIKE].p_value >= 0.05 and after < before
+    assert shown.status.kind == ("good" if well else "care")
 
 
 def test_the_json_is_plain_and_agrees(found):

@@ -50,6 +50,7 @@ def test_every_link_of_the_index_leads_to_a_page_that_stands_alone(several, tmp_
 def test_the_index_has_verdict_and_conclusion_of_each(several):
     page = index_page(several, dict.fromkeys(several, "x.html"))
     assert page.answer == "2 experiments: 1 reproduced, 1 no verdict."
+    assert (page.status.kind, page.status.word) == ("plain", "1 of 2 reproduced")
     assert page.lead == "2 groups of runs without a published counterpart."
     ((_, (table,)),) = page.sections
     assert table.rows[0][:5] == ("dice (preset paper)", "Table 0", "reproduced", 3, 3)

@@ -90,6 +90,14 @@ def overall(found: Sequence[Group]) -> str:
     return " ".join([*parts, *([f"{_count(bare, 'group')} of runs without a published counterpart."] if bare else [])])
 
 
+def tally(found: Sequence[Group]) -> str:
+    """How several experiments stand in a few words: their verdict if all have one, else how many are reproduced."""
+    words = [group.verdict.word for group in found if group.verdict is not None]
+    if len(set(words)) <= 1:
+        return next(iter(words), "runs")
+    return f"{words.count('reproduced')} of {len(words)} reproduced"
+
+
 def summary(found: Sequence[Group]) -> Table:
     """One line a group."""
     rows = [(group.name, item(group), word(group), len(group.records)) for group in found]
@@ -183,7 +191,7 @@ def page_of(found: Sequence[Group], *, title: str = "") -> Page:
         for heading, parts in chapters(found[0]):
             page.section(heading, *parts)
         return page
-    page = opened(title or "Runs", _parted(overall(found)))
+    page = opened(title or "Runs", _parted(overall(found)), tally(found))
     page.section("Summary", summary(found))
     for group in found:
         inside = [part for heading, parts in chapters(group) for part in (Heading(heading), *parts)]
@@ -325,7 +333,9 @@ def index_page(volumes: Mapping[str, Sequence[Group]], addresses: Mapping[str, s
         said = Noted(word(group), " ".join(conclusion(group)).strip())
         rows.append((name, item(group), said, len(group.seeds), len(group.records)))
     columns = ("runs", "item", "verdict", "seeds", "Records")
-    return opened("Runs", _parted(overall(found))).section("What came out", Table("Every experiment", columns, rows))
+    return opened("Runs", _parted(overall(found)), tally(found)).section(
+        "What came out", Table("Every experiment", columns, rows)
+    )
 
 
 def page_names(volumes: Mapping[str, Sequence[Group]]) -> dict[str, str]:
