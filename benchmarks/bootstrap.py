@@ -71,7 +71,7 @@ def rows() -> list[Row]:
     def fit(name: str, estimator: Logistic) -> None:
         ours[name] = bootstrap(estimator, p, q, FITS, q_sampler=draw)
 
-    once = {"hidden": (HIDDEN,), "held_out": 0.0, "batch": 200, "decay": 0.0}
+    once = {"hidden": (HIDDEN,), "held_out": 0.0, "batch_size": 200, "weight_decay": 0.0}
     estimators = {
         # A cosine from 2e-3 has the mean 1e-3.
         "same recipe": Logistic(learning_rate=2e-3, steps=STEPS, check_every=STEPS, **once),
