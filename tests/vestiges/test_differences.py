@@ -14,6 +14,7 @@ from vestige.ratios import Stack
 from vestige.vestiges import compare, keep
 from vestige.vestiges.differences import in_order, of_rows, of_shift, row_columns, told_of
 from vestige.vestiges.drift_test import ColumnShift
+from vestige.vestiges.vestige_differences import of_vestige
 
 FAST = Stack(**Stack.presets["fast"])
 
@@ -89,6 +90,32 @@ def test_missing_cells_that_few_rows_have_are_counted_exactly(kept):
     assert OLD.job.isna().sum() < 50
     assert job.told.startswith("missing ")
     assert job.differs
+
+
+def rare(n, seed):
+    """A number, and categories that some 36 of 2000 rows have."""
+    rng = np.random.default_rng(seed)
+    made = {f"rare {i}": rng.random(n) < 0.018 for i in range(3)}
+    made["kind"] = rng.choice(["a", "b", "c", "d"], n, p=[0.5, 0.4, 0.082, 0.018])
+    return pd.DataFrame({"size": rng.normal(size=n), **made})
+
+
+def test_what_few_rows_had_is_not_counted_as_none_and_its_rows_not_as_those_of_the_commonest():
+    """The level of columns: 1.8 % of rows that are hidden are 36 rows of the reference, and 0 in its moments."""
+    old = rare(2000, 4)
+    assert all(0 < old[name].sum() < 50 for name in ("rare 0", "rare 1", "rare 2"))
+    assert 0 < (old["kind"] == "d").sum() < 50
+    there = keep(old, seed=0)
+    for seed in range(5, 13):
+        cells = there.cells(rare(4000, seed), "new").cells
+        found = of_vestige(there, cells, there.test.test(cells))
+        assert min(one.p_value for one in found) > 1e-3  # Fisher's test of 0 of 2000 beside 72 of 4000: 1e-13
+        assert max(one.evidence for one in found) < 12
+    more = rare(4000, 13)
+    more["rare 1"] = np.random.default_rng(0).random(4000) < 0.06
+    cells = there.cells(more, "new").cells
+    first = in_order(of_vestige(there, cells, there.test.test(cells)), 0.0)[0]
+    assert (first.name, first.differs) == ("rare 1", True)
 
 
 def test_where_no_column_differs_by_itself_the_broken_one_is_first():

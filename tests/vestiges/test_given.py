@@ -74,6 +74,35 @@ def test_frames_of_polars_itself():
     assert (seen.num_rows, seen.column_names) == (60, ["a", "job", "c"])
 
 
+class Lazy:
+    """A query that has not been run, with what polars' LazyFrame has of it."""
+
+    def collect(self):
+        return pa.table({"a": P[:, 0]})
+
+    def collect_schema(self):
+        return {"a": float}
+
+
+@pytest.mark.parametrize("made_by", ["polars", "another"])
+def test_a_query_that_was_not_run_is_refused_with_what_to_do(made_by):
+    if made_by == "polars":
+        polars = pytest.importorskip("polars", reason="polars is not installed")
+        query = polars.DataFrame({"a": P[:, 0]}).lazy()
+    else:
+        query = Lazy()
+    got = rf"run the query first, with '\.collect\(\)'\. Got a {type(query).__name__} instead"
+    for refused in (
+        lambda: answer(P, query),
+        lambda: vs.keep(query),
+        lambda: vs.data.as_dataset(query, label="a"),
+        lambda: vs.data.as_dataset((P, P[:, 0] > 0), test=query),
+    ):
+        with pytest.raises(InputError, match=got):
+            refused()
+    assert sample_of(query.collect(), 60).num_rows == 60
+
+
 def tables(n=150):
     made = []
     for seed, shift in ((0, 0.0), (1, 0.6)):

@@ -67,6 +67,10 @@ def as_dataset(
         return data
     if isinstance(data, tuple) and len(data) == 2 and test is None and all(map(_is_whole, data)):
         data, test = data
+    from vestige.data.readers.frames import refuse_lazy  # imported late, with all of Arrow
+
+    for one, argument in ((data, "data"), (test, "test")):
+        refuse_lazy(one, argument, "data.as_dataset")
     held: dict[str, Any] = {"test_share": test_share, "seed": seed}
     if _is_table(data):
         return _from_table(data, test, label, name or "table", "a table in memory", **held)

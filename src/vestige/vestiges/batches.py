@@ -55,7 +55,7 @@ from vestige.core.checks import Kind
 from vestige.data.formats import memory_limit
 from vestige.data.readers.address import Address, locate, refuse_file
 from vestige.data.readers.arrays import open_array
-from vestige.data.readers.frames import as_table, is_frame
+from vestige.data.readers.frames import as_table, is_frame, refuse_lazy
 from vestige.data.readers.images import ImageFolder
 from vestige.data.readers.tables import CsvTypes, csv_types, table_batches
 from vestige.vestiges.schema import Schema, SchemaCounts
@@ -137,6 +137,7 @@ def batches(
     door = _Door(name, owner, rows, n, seed)
     if isinstance(source, Batches):
         return source
+    refuse_lazy(source, name, owner)
     if is_path(source):
         return _of_file(locate(source), rows)
     if isinstance(source, list | tuple) and source and all(map(is_path, source)):

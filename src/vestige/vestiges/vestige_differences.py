@@ -1,8 +1,10 @@
 """Which columns of new rows, or which parts of new images, differ from those of a vestige.
 
 Columns are tested by the drift test, corrected for columns and for what it looks at in each. It looks at no category
-and no missing cell that few rows have; of these the moments of a table have exact counts, and Fisher's exact test of
-all of them gets a tenth of the level: p = min(p of the drift test / 0.9, 10 k p of Fisher), k the number of counts.
+and no missing cell that less than a hundredth of many rows have; of these the moments of a table have exact counts, and
+Fisher's exact test of all of them gets a tenth of the level: p = min(p of the drift test / 0.9, 10 k p of Fisher), k
+the number of counts. What fewer than 50 rows had, or lacked, is not among them: it was replaced by the commonest cell
+of its column before anything was counted (`rare`), so neither count is that of the data.
 Means, deviations and shares of the data are those of the stored moments, quantiles those of its draws, bins those of
 its drift test. Of images the difference of mean components is mapped back to pixels.
 """
@@ -18,6 +20,7 @@ from jaxtyping import Float
 from scipy.stats import hypergeom
 from torch import Tensor
 
+from vestige.core.rounding import ROWS_TOGETHER
 from vestige.features import PCA
 from vestige.vestiges.by_column import LEAST_P
 from vestige.vestiges.differences import (
@@ -113,11 +116,17 @@ def _counted(kept: KeptData, cells: Float[Tensor, "n c"], mean: Float[Tensor, " 
     missing: dict[int, float] = {}
     start, n, m = 0, kept.n, len(cells)
     for j, column in enumerate(schema.used):
+        shares = [
+            min(max(centre + spread * float(mean[start + i]), 0.0), 1.0)
+            for i, (centre, spread) in enumerate(zip(column.centres, column.spreads, strict=True))
+        ]
+        known = _known(shares, n, column.is_category)
         for i, name in enumerate(column.features):
             of_missing = name == f"{column.name} is missing"
-            if not (column.is_category or of_missing):
+            share = shares[i]
+            missing |= {j: share} if of_missing else {}
+            if not (known[i] and (column.is_category or of_missing)):
                 continue
-            share = min(max(column.centres[i] + column.spreads[i] * float(mean[start + i]), 0.0), 1.0)
             new = cells[:, j].isnan() if of_missing else cells[:, j] == i
             before, after = round(share * n), int(new.sum())
             total = before + after
@@ -127,11 +136,18 @@ def _counted(kept: KeptData, cells: Float[Tensor, "n c"], mean: Float[Tensor, " 
             told = f"{what} {percent(share)} -> {percent(after / m)}"
             z = (after / m - share) / deviation if deviation > 0 else 0.0
             found.setdefault(j, []).append((min(2 * min(map(float, tails)), 1.0), z, told))
-            missing |= {j: share} if of_missing else {}
         start += len(column.features)
     k = sum(map(len, found.values()))
     best = {j: min(own) for j, own in found.items()}
-    return {j: Counted(z, k * p / COUNTED, told, missing.get(j, 0.0)) for j, (p, z, told) in best.items()}
+    none = {j: Counted(0.0, 1.0, "", share) for j, share in missing.items()}
+    return none | {j: Counted(z, k * p / COUNTED, told, missing.get(j, 0.0)) for j, (p, z, told) in best.items()}
+
+
+def _known(shares: Sequence[float], n: int, is_category: bool) -> list[bool]:
+    """Which counts are those of the data: of no few rows, and not of the category that stands for what few rows had."""
+    many = [ROWS_TOGETHER <= share * n <= n - ROWS_TOGETHER for share in shares]
+    commonest = max(range(len(shares)), key=lambda i: shares[i])
+    return [one and (all(many) or i != commonest or not is_category) for i, one in enumerate(many)]
 
 
 def cell_names(kept: KeptData) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from vestige.core import InputError
+from vestige.core.checks import refuse
 from vestige.data.formats import first_line
 
 # What an object has that can be read as a table (the Arrow PyCapsule interface).
@@ -23,6 +24,12 @@ def is_frame(x: Any) -> bool:  # noqa: ANN401 - whatever a user has
     if isinstance(x, pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         return True
     return not isinstance(x, pd.Series | pa.Array | pa.ChunkedArray) and (hasattr(x, STREAM) or hasattr(x, BATCH))
+
+
+def refuse_lazy(x: Any, name: str, owner: str) -> None:  # noqa: ANN401 - whatever a user has
+    """Refuse a query that has not been run, as polars' LazyFrame is: nothing is known of its rows."""
+    if not isinstance(x, type) and hasattr(x, "collect") and hasattr(x, "collect_schema") and not is_frame(x):
+        refuse(name, owner, "rows: run the query first, with '.collect()'", f"a {type(x).__name__}")
 
 
 def as_table(x: Any, owner: str) -> pa.Table:  # noqa: ANN401 - whatever `is_frame`
