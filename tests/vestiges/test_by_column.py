@@ -5,7 +5,18 @@ import pytest
 import torch
 from scipy import stats
 
-from vestige.vestiges.by_column import RANKS, RIDGE, SPREAD, coded, examined, given_others, holm, log_p_of, relations
+from vestige.vestiges.by_column import (
+    RANKS,
+    RIDGE,
+    SPREAD,
+    coded,
+    examined,
+    given_others,
+    holm,
+    log_p_of,
+    relations,
+    windows,
+)
 
 
 def both(p, q, categories=None):
@@ -132,3 +143,34 @@ def test_evidence_is_the_logarithm_of_the_smallest_p_value():
     assert log_p_of(3.0, 5) == pytest.approx(np.log(10 * stats.norm.sf(3)))
     assert log_p_of(0.1, 5) == 0
     assert log_p_of(60.0) < log_p_of(50.0)  # far beyond what a p-value can be
+
+
+def test_windows_are_runs_that_hold_a_quarter_of_the_rows():
+    rng = np.random.default_rng(3)
+    p, q = rng.normal(size=4000), rng.normal(size=1000)
+    column, n_p = both(p, q)
+    counts = [np.bincount(side, minlength=16) for side in np.split(column.codes, [n_p])]
+    found = windows(*counts, (4000, 1000))
+    edges = np.quantile(np.concatenate([p, q]), np.arange(9) / 8)
+    for i, z in enumerate(found):
+        inside = [((x >= edges[i]) & (x < edges[i + 2])).mean() for x in (p, q)]
+        share = (4 * inside[0] + inside[1]) / 5
+        assert z == pytest.approx(
+            (inside[1] - inside[0]) / np.sqrt(share * (1 - share) * (1 / 4000 + 1 / 1000)), abs=0.1
+        )
+    assert len(found) == 7
+    assert windows(np.zeros(3), np.zeros(3), (10, 10)) == []
+    assert windows(np.array([5.0]), np.array([7.0]), (5, 7)) == []
+
+
+def test_neighbours_that_change_together_are_evidence():
+    """The odds of a quarter of the range times 1.5: a share of 25 % becomes a third, and no bin stands out."""
+    rng = np.random.default_rng(5)
+    p, q = rng.random(5000), rng.random(900)
+    q = q[rng.random(900) < np.where((q > 0.375) & (q < 0.625), 1.0, 1 / 1.5)]
+    column, n_p = both(p, q)
+    found = examined(column, n_p)
+    counts = [np.bincount(side, minlength=16) for side in np.split(column.codes, [n_p])]
+    z = windows(*counts, (5000, len(q)))
+    assert found.evidence > 5
+    assert found.evidence == pytest.approx(-np.log(len(z) * 2 * stats.norm.sf(max(map(abs, z)))))

@@ -22,7 +22,9 @@ The order of columns asks another question than the tests: if one column was cha
 in another way, or filled from other rows, keeps what the others are and changes what it is *given* them: for normal
 columns and a shift along one of them that residual has the largest z of all columns', by Cauchy and Schwarz (the
 innovated scores of Hall and Jin 2010, doi:10.1214/09-AOS764), and a relation that breaks widens the residual of its
-own column most. So `given_others` regresses the scores of each column and their squares on those of all others, by
+own column most. Where shares of values change, neighbours among them may change together, each by less than chance:
+`windows` looks at runs of neighbouring codes that hold about a quarter of the rows, which begin at every eighth. And
+`given_others` regresses the scores of each column and their squares on those of all others, by
 ridge regression and without the labels, and looks at the means of the residuals e and of e^2. `evidence` of a column
 is minus the logarithm of its smallest p-value, of its margin and of its residuals alike, each group with Bonferroni's
 correction for its own number. It makes an order and no claim.
@@ -50,6 +52,7 @@ RIDGE = 0.01  # of regressions on other columns, in variances of a score
 LEAST_P = 1e-300
 LEAST_VARIANCE = 1e-6  # of a score, below which nothing is left of it
 GROUPS = (0, 1, 2)  # of residuals
+WINDOW, STEPS = 2, 8  # a window is so many of so many parts of the rows
 MOST_GIVEN = 256  # scores that residuals are taken of; of more columns none
 
 
@@ -130,6 +133,8 @@ def examined(column: CodedCells, n_p: int) -> ColumnTested:
                 z_score = float(q_side.mean() - p_side.mean()) / variance**0.5 if variance > 0 else 0.0
                 found.append((4 * 2 * float(ndtr(-abs(z_score))), z_score, place))
                 logs.append(log_p_of(z_score))
+        there = k - (column.names[-1] == MISSING)
+        logs.append(most_of(windows(of_p[:there], (total - of_p)[:there], (n_p, n - n_p))))
     if not found:
         return ColumnTested(0, 0.0, 1.0, 0.0)
     p_value = min(one[0] for one in found)
@@ -140,6 +145,36 @@ def examined(column: CodedCells, n_p: int) -> ColumnTested:
 def log_p_of(z: float, number: int = 1) -> float:
     """log of the two-sided p-value of `z`, the largest of `number`, by Bonferroni."""
     return min(math.log(2 * number) + float(log_ndtr(-abs(z))), 0.0)
+
+
+def most_of(z: Sequence[float]) -> float:
+    """log of the p-value of the largest of these, by Bonferroni; 0 where there are none."""
+    return log_p_of(max(map(abs, z)), len(z)) if len(z) else 0.0
+
+
+def windows(
+    p_counts: Int[np.ndarray, " k"] | Float[np.ndarray, " k"],
+    q_counts: Int[np.ndarray, " k"] | Float[np.ndarray, " k"],
+    rows: tuple[float, float],
+) -> list[float]:
+    """z of the share of runs of neighbouring codes that hold about a quarter of the rows, codes being in order.
+
+    >>> [round(z, 1) for z in windows(np.full(8, 100), np.array([100, 100, 100, 150, 150, 100, 100, 100]), (800, 900))]
+    [-1.3, -1.3, 1.3, 4.0, 1.3, -1.3, -1.3]
+    """
+    both = np.concatenate([[0.0], np.cumsum(p_counts) + np.cumsum(q_counts)])
+    if both[-1] == 0:
+        return []
+    ends = [int(np.abs(both / both[-1] - i / STEPS).argmin()) for i in range(STEPS + 1)]
+    n, m = rows
+    out = []
+    for low, high in dict.fromkeys(zip(ends[:-WINDOW], ends[WINDOW:], strict=True)):
+        share = (both[high] - both[low]) / (n + m)
+        if 0 < share < 1:
+            error = math.sqrt(share * (1 - share) * (1 / n + 1 / m))
+            change = float(np.sum(q_counts[low:high])) / m - float(np.sum(p_counts[low:high])) / n
+            out.append(change / error)
+    return out
 
 
 @dataclass(frozen=True, eq=False)

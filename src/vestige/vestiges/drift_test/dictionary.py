@@ -155,7 +155,7 @@ class Dictionary:
     def parts(self, cells: Float[Tensor, "n c"]) -> list[Float[Tensor, "k n"]]:
         """The same in pieces, in their order."""
         codes = self._codes(cells)
-        units = (self._units(codes) - self.unit_mean[:, None]) / self.unit_scale[:, None]
+        units = self._standard_units(codes)
         rank = self._linear(codes)[self.scored]
         each = [self.columns[j].standard(cells[:, j]) for j in self.scored.tolist()]
         standard = torch.stack(each) if each else rank
@@ -196,6 +196,13 @@ class Dictionary:
                     least[part] = torch.minimum(least[part], together.sum(1))
             few[self.spans[name]] = least < MIN_ROWS
         return few
+
+    def units(self, cells: Float[Tensor, "n c"]) -> Float[Tensor, "u n"]:
+        """Scores of which products are made, standardised as they enter them."""
+        return self._standard_units(self._codes(cells))
+
+    def _standard_units(self, codes: Int[Tensor, "c n"]) -> Float[Tensor, "u n"]:
+        return (self._units(codes) - self.unit_mean[:, None]) / self.unit_scale[:, None]
 
     def _codes(self, cells: Float[Tensor, "n c"]) -> Int[Tensor, "c n"]:
         turned = cells.T.contiguous()

@@ -29,6 +29,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from scipy.stats import chi2
@@ -38,9 +39,10 @@ from vestige.core import InputError, checks, rng
 from vestige.core.checks import refuse
 from vestige.core.rounding import rounded
 from vestige.store import encode, newer
-from vestige.vestiges.by_column import LEAST_P, log_p_of
+from vestige.vestiges.by_column import LEAST_P, log_p_of, most_of, windows
 from vestige.vestiges.drift_test.columns import MIN_ROWS, MIN_SHARE
 from vestige.vestiges.drift_test.dictionary import FAMILIES, LEARN_ROWS, Dictionary
+from vestige.vestiges.drift_test.given import residual_z
 from vestige.vestiges.drift_test.null import DRAWS, MAX, SUM, Null
 
 MIN_NEW_ROWS, MIN_NEW_BLOCKS = 30, 10
@@ -63,9 +65,10 @@ class ColumnShift:
     another way than before. It has no p-value of its own; the family "pairs" has.
 
     `evidence`, by which columns are put in order, is minus the logarithm of the smallest p-value of its scores, of its
-    codes with Bonferroni's correction for their number, and of its relations: the sum over the other columns of the
-    mean z^2 of their products, by a chi-squared distribution of half as many degrees as there are columns, and half
-    of that sum, because products with one column depend on each other.
+    codes and of runs of neighbouring ones (`by_column.windows`) with Bonferroni's correction for their number, of its
+    relations: the sum over the other columns of the mean z^2 of their products, by a chi-squared distribution of half
+    as many degrees as there are columns, and half of that sum, because products with one column depend on each other;
+    and of what is left of it given the others (`given`).
     """
 
     column: int
@@ -375,7 +378,7 @@ class DriftTest:
         return DriftFound(
             float(whole[0]),
             dict(zip(self.null.names, families[0].tolist(), strict=True)),
-            self._columns(z2, sign, q),
+            self._columns(z2, sign, q, cells),
             self.n,
             len(cells),
         )
@@ -389,7 +392,9 @@ class DriftTest:
         z2 = squared_z(p_mean, p.squares / n, n, q_mean, q.squares / m, m, floor, p.slack() / n)
         return z2, (q_mean - p_mean).sign()
 
-    def _columns(self, z2: Float[Tensor, " f"], sign: Float[Tensor, " f"], q: FunctionSums) -> tuple[ColumnShift, ...]:
+    def _columns(
+        self, z2: Float[Tensor, " f"], sign: Float[Tensor, " f"], q: FunctionSums, cells: Float[Tensor, "m c"]
+    ) -> tuple[ColumnShift, ...]:
         """The strongest function of each column, against the null of the strongest of all."""
         owner, of_columns = self.dictionary.owner, z2[self.dictionary.spans["columns"]]
         place = [(f, k) for f, k in zip(*_layout(_spans(self.dictionary)), strict=True)].index(("columns", MAX))
@@ -402,13 +407,18 @@ class DriftTest:
         p_values = self.null.p_values(strongest, q.units)[2][:, place].tolist()
         z = (of_columns[best].sqrt() * sign[best]).tolist()
         means = (self.moments.total[best] / self.moments.units).tolist(), (q.total[best] / q.units).tolist()
+        p, n = self._told()
+        counts = float(self.moments.units), float(self.moments.units_learnt)
+        left = residual_z(self.dictionary, p.total / n, p.squares / n, p.slack() > 0, counts, cells, self.block)
         out = []
         for i, k in enumerate(best):
             column = int(owner[k])
             what = self.dictionary.what(k)
             before, after = means[0][i], means[1][i]
             relation, partner, together = self._relation(z2, column)
+            runs = windows(*self._in_order(column, p, q), (p.units, q.units))
             evidence = max(self._evidence(of_columns, owner == column), together)
+            evidence = max(evidence, -most_of(runs), -most_of(left.get(column, [])))
             out.append(ColumnShift(column, what, z[i], p_values[i], before, after, relation, partner, evidence))
         return tuple(out)
 
@@ -417,6 +427,14 @@ class DriftTest:
         codes = torch.arange(len(mine)) < self.dictionary.indicators.shape[1]
         groups = [of_columns[mine & codes], *of_columns[mine & ~codes][:, None]]
         return max([-log_p_of(float(z2.max()) ** 0.5, len(z2)) for z2 in groups if len(z2)], default=0.0)
+
+    def _in_order(self, column: int, *sums: FunctionSums) -> tuple[Float[np.ndarray, " k"], ...]:
+        """Numbers of rows, or blocks, of the codes of a number in the order of its values, where they are known."""
+        coded, indicators = self.dictionary.columns[column], self.dictionary.indicators
+        mine = (indicators[0] == column) & (self.moments.slack()[: indicators.shape[1]] == 0)
+        known = [i for i in mine.nonzero()[:, 0].tolist() if indicators[1, i] < coded.size - 2]
+        known.sort(key=lambda i: float(coded.linear[indicators[1, i]]))
+        return tuple(one.total[known if coded.kind == "number" else []].numpy() for one in sums)
 
     def _relation(self, z2: Float[Tensor, " f"], column: int) -> tuple[float, int, float]:
         """The mean z^2 of the pairs that a column is in, the other column of the largest, and their evidence."""
