@@ -29,7 +29,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from scipy.stats import chi2
@@ -416,7 +415,8 @@ class DriftTest:
             what = self.dictionary.what(k)
             before, after = means[0][i], means[1][i]
             relation, partner, together = self._relation(z2, column)
-            runs = windows(*self._in_order(column, p, q), (p.units, q.units))
+            codes = self._in_order(column, p)
+            runs = windows(p.total[codes].numpy(), q.total[codes].numpy(), (p.units, q.units))
             evidence = max(self._evidence(of_columns, owner == column), together)
             evidence = max(evidence, -most_of(runs), -most_of(left.get(column, [])))
             out.append(ColumnShift(column, what, z[i], p_values[i], before, after, relation, partner, evidence))
@@ -428,13 +428,12 @@ class DriftTest:
         groups = [of_columns[mine & codes], *of_columns[mine & ~codes][:, None]]
         return max([-log_p_of(float(z2.max()) ** 0.5, len(z2)) for z2 in groups if len(z2)], default=0.0)
 
-    def _in_order(self, column: int, *sums: FunctionSums) -> tuple[Float[np.ndarray, " k"], ...]:
-        """Numbers of rows, or blocks, of the codes of a number in the order of its values, where they are known."""
+    def _in_order(self, column: int, p: FunctionSums) -> list[int]:
+        """Indicators of the codes of a number whose rows are known, in the order of its values; none of a category."""
         coded, indicators = self.dictionary.columns[column], self.dictionary.indicators
-        mine = (indicators[0] == column) & (self.moments.slack()[: indicators.shape[1]] == 0)
+        mine = (indicators[0] == column) & (p.slack()[: indicators.shape[1]] == 0)
         known = [i for i in mine.nonzero()[:, 0].tolist() if indicators[1, i] < coded.size - 2]
-        known.sort(key=lambda i: float(coded.linear[indicators[1, i]]))
-        return tuple(one.total[known if coded.kind == "number" else []].numpy() for one in sums)
+        return sorted(known, key=lambda i: float(coded.linear[indicators[1, i]])) if coded.kind == "number" else []
 
     def _relation(self, z2: Float[Tensor, " f"], column: int) -> tuple[float, int, float]:
         """The mean z^2 of the pairs that a column is in, the other column of the largest, and their evidence."""
