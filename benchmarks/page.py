@@ -90,7 +90,8 @@ def text(ratios: Lines, growth: Lines, found: Slopes, left: Sequence[str]) -> st
         "Four sizes of each axis; the others stay where they are. *Exponent*: b of seconds = a size^b by least squares "
         "on logarithms, with its standard error; *last* is the slope between the two largest sizes, where fixed costs "
         f"weigh least. Times are the least of {REPEATS} calls, or of as many as fit into {SHORT:g} s. *Peak* is all "
-        "that the process held, libraries and data included; *added* what the call held above that.",
+        "that the process held, libraries, data and what is timed beside included; *added* what the call held above "
+        "what was there before it.",
         "",
         *(growth_tables(growth, found) if growth else ["None is stored."]),
     ]
@@ -192,7 +193,7 @@ def picture(axis: str, growth: Lines, found: Slopes) -> Figure:
 
     own = {job: lines for (job, at), lines in by(growth, "job", "axis").items() if at == axis}
     with style.settings():
-        figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+        figure = Figure(figsize=(12.0, 4.2), layout="constrained")
         both = figure.subplots(1, 2)
         panels: tuple[tuple[str, str, Callable[[dict[str, Any]], float], int], ...] = (
             ("CPU time", "CPU seconds", lambda line: line["seconds"], 0),
@@ -212,17 +213,27 @@ def picture(axis: str, growth: Lines, found: Slopes) -> Figure:
                     axes.plot(sizes, _line(sizes, values, fit.exponent), color=look["color"], linewidth=1.2)
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
-            axes.set_xticks(sorted({line["size"] for lines in own.values() for line in lines}))
+            style.plain_labels(axes.yaxis)
+            axes.set_xticks(_apart({line["size"] for lines in own.values() for line in lines}))
             axes.xaxis.set_major_formatter(lambda value, _: _size(value))
             axes.tick_params(axis="x", labelsize=8)
             axes.set_title(title, loc="left")
             axes.set_xlabel(AXES[axis])
             axes.set_ylabel(label)
             if axes.get_legend_handles_labels()[0]:
-                axes.legend(fontsize=8)
+                axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
             else:
                 axes.text(0.5, 0.5, "below 1 MB", ha="center", transform=axes.transAxes)
     return figure
+
+
+def _apart(sizes: Iterable[float]) -> list[float]:
+    """Those that are half as large again as the last before them: their names do not touch."""
+    out: list[float] = []
+    for size in sorted(sizes):
+        if not out or size >= 1.5 * out[-1]:
+            out.append(size)
+    return out
 
 
 def _line(sizes: Sequence[float], values: Sequence[float], exponent: float) -> list[float]:
