@@ -22,17 +22,18 @@ def pytest_collection_finish():
 
 
 class Few:
-    """Whether the networks of a `Stack` take few steps: the same code at a sixth of the cost."""
+    """Whether the networks of a `Stack` take few steps, in few folds: the same code at a tenth of the cost."""
 
-    places = ("chains", "cli", "monitor", "papers")  # where tests look at what becomes of a ratio, not at its numbers
-    steps = 10
+    full = ("golden", "ratios")  # where tests look at the numbers of a ratio, and not at what becomes of them
+    steps, folds = 10, 2
     now = False
 
 
 def pytest_runtest_setup(item):
     """Before any fixture of the test; `full_training` is for a test of the numbers, `few_steps` for one that is not."""
     place = item.path.relative_to(Path(__file__).parent).parts[0]
-    few = place in Few.places or item.get_closest_marker("few_steps") is not None
+    usual = place not in Few.full and item.get_closest_marker("slow") is None
+    few = usual or item.get_closest_marker("few_steps") is not None
     Few.now = few and item.get_closest_marker("full_training") is None
 
 
@@ -41,7 +42,7 @@ def few_steps_of_a_stack():
     """See `Few`."""
     from vestige.ratios.stack import stack
 
-    schedules, plain = stack.Stack._schedules, stack.StackSchedule
+    schedules, plain, fit = stack.Stack._schedules, stack.StackSchedule, stack.Stack._fit
 
     def wide(self):
         few = {"min_steps": Few.steps, "max_steps": Few.steps}
@@ -50,7 +51,16 @@ def few_steps_of_a_stack():
     def joint(steps, *others):
         return plain(min(steps, Few.steps) if Few.now else steps, *others)
 
+    def folded(self, *sample, **previous):
+        asked = self.folds
+        self.folds = min(asked, Few.folds) if Few.now else asked
+        try:
+            fit(self, *sample, **previous)
+        finally:
+            self.folds = asked
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stack.Stack, "_fit", folded)
         patch.setattr(stack.Stack, "_schedules", wide)
         patch.setattr(stack, "StackSchedule", joint)
         yield

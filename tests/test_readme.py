@@ -41,8 +41,8 @@ def test_every_page_is_in_the_navigation():
 
 def marks(name):
     """What `make docs` draws is slow here; networks need their steps only where a number is promised."""
-    few = [] if any(f"# {words}" in BLOCKS[name] for words in PRINTED) else [pytest.mark.few_steps]
-    return [*few, pytest.mark.slow] if drawn_by_make_docs(name) else few
+    full = [pytest.mark.full_training] if any(f"# {words}" in BLOCKS[name] for words in PRINTED) else []
+    return [*full, pytest.mark.slow] if drawn_by_make_docs(name) else full
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in BLOCKS])

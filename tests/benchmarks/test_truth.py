@@ -210,7 +210,6 @@ def test_a_refused_value_is_known_all_the_same():
     assert stored["two_sided"] == pytest.approx(float(p.mean()), rel=1e-4)
 
 
-@pytest.mark.few_steps
 def test_a_comparison_is_a_row_with_all_that_is_stored():
     found = cells.measure(Cell("zoo", "gauss-shift-d2", "gauss", 200, 200))[0]
     assert (found["version"], found["d"], found["step"]) == (cells.version(), 2, 0)
@@ -220,7 +219,6 @@ def test_a_comparison_is_a_row_with_all_that_is_stored():
     assert all(math.isfinite(one.point) for one in judged)
 
 
-@pytest.mark.few_steps
 def test_a_drift_is_a_row_a_step():
     found = cells.measure(Cell("drift", "shift-shrink-d4", "gauss", 300, 300))
     assert [r["step"] for r in found] == [1, 2, 3, 4, 5, 6]

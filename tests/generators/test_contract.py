@@ -43,7 +43,7 @@ LONGER = {
 }
 # a density for each condition: no steps, no pixels, and little chance in the fit
 TABULAR = ["copula", "mixture", "trees"]
-MOST_KEYS = 30  # of a state that are taken out, one at a time
+MOST_KEYS = 12  # of a state that are taken out, one at a time
 LONGER |= {name: {} for name in TABULAR}
 # one network for each condition: nothing is replayed, and nothing is forgotten
 APART = ["gan_conv", "gan_dense", *TABULAR]

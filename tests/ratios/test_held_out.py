@@ -52,7 +52,7 @@ def test_no_row_is_judged_by_a_fit_that_saw_it(rows):
 @pytest.mark.parametrize("estimator", [Logistic(kind="quadratic"), Stack(wide=8)], ids=["Logistic", "Stack"])
 @pytest.mark.parametrize("rows", [20_000, 1500])
 def test_against_the_exact_log_ratio(estimator, rows):
-    p, q, exact = gaussians(3000, 4000)
+    p, q, exact = gaussians(2000, 2500)
     found = held_out(p, q, estimator=estimator, rows=rows)
     for x, log_ratio in ((p, found.log_ratio_p), (q, found.log_ratio_q)):
         assert (log_ratio - exact(x)).square().mean().sqrt() < 0.25
@@ -74,8 +74,8 @@ def test_weights_of_q_change_the_law_that_is_compared():
 @pytest.mark.parametrize("estimator", [Logistic(kind="quadratic"), Stack(wide=8)], ids=["Logistic", "Stack"])
 def test_weighted_rows_stand_for_the_data(estimator):
     """Draws of another density, weighted by the exact ratio to N(0, 1), in the place of rows of N(0, 1)."""
-    p, q, exact = gaussians(4000, 4000)
-    p, draws, tilt = gaussians(4000, 4000, shift=-0.4, scale=1.2, seed=1)
+    p, q, exact = gaussians(2000, 2000)
+    p, draws, tilt = gaussians(2000, 2000, shift=-0.4, scale=1.2, seed=1)
     weights = torch.softmax(tilt(draws), 0)
     found, untilted = (held_out(draws, q, p_weights=w, estimator=estimator) for w in (weights, None))
     assert (found.log_ratio_q - exact(q)).square().mean().sqrt() < 0.25

@@ -51,6 +51,7 @@ def rows_found(state, p):
     return count
 
 
+@pytest.mark.few_steps
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 @pytest.mark.parametrize("name", sorted(RATIOS))
 def test_nothing_stored_is_a_row_of_p(name, tmp_path):

@@ -21,8 +21,6 @@ from vestige.vestiges import batches as module
 from vestige.vestiges.batches import Reservoir, batches, held, sample_of, survey
 from vestige.vestiges.schema import Schema
 
-pytestmark = pytest.mark.few_steps  # nothing here looks at the numbers of a ratio
-
 X = np.random.default_rng(0).normal(size=(1000, 3))
 
 

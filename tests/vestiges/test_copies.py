@@ -13,8 +13,6 @@ from vestige.core import InputError
 from vestige.vestiges import attack, compare, copies, keep
 from vestige.vestiges.copies import copies_of_rows, dimension, in_units, nearest, pixels, too_near
 
-pytestmark = pytest.mark.few_steps  # nothing here looks at the numbers of a ratio
-
 FAMILIES = {
     "normal": lambda g, n: g.normal(size=(n, 4)),
     "one column": lambda g, n: g.normal(size=(n, 1)),

@@ -15,8 +15,6 @@ from vestige.core.numerics import Moments
 from vestige.metrics.fid import _gradient, fid
 from vestige.vestiges.fid_statistics import ALONE, FidStatistics
 
-pytestmark = pytest.mark.few_steps  # nothing here looks at the numbers of a ratio
-
 G = np.random.default_rng(0)
 MIX = G.normal(size=(5, 5))
 P, Q = G.normal(size=(900, 5)) @ MIX, 0.4 + G.normal(size=(700, 5)) @ (MIX + 0.3)

@@ -12,8 +12,6 @@ from vestige.core.errors import InputError
 from vestige.ratios import Logistic
 from vestige.vestiges.batches import sample_of
 
-pytestmark = pytest.mark.few_steps  # nothing here looks at the numbers of a ratio
-
 QUADRATIC = Logistic(kind="quadratic")
 G = np.random.default_rng(0)
 P, Q = G.normal(size=(120, 2)), G.normal(0.5, 1, size=(100, 2))

@@ -8,8 +8,6 @@ from vestige.ratios import Stack
 from vestige.vestiges import compare, keep
 from vestige.vestiges.image_difference import ImageDifference, as_images
 
-pytestmark = pytest.mark.few_steps  # nothing here looks at the numbers of a ratio
-
 FAST = Stack(**Stack.presets["fast"])
 
 

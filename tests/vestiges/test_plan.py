@@ -12,8 +12,6 @@ from vestige.vestiges import Plan
 from vestige.vestiges.plan import COMPONENTS, LEAST_ROWS, MANY_FEATURES, PAIR_OPERATIONS, plan, principal
 from vestige.vestiges.two_sets import conclude
 
-pytestmark = pytest.mark.few_steps  # what is looked at, the models without networks give as well
-
 SIZES = {"rows": 20_000, "pair_rows": 5000, "owner": "compare"}
 
 
@@ -97,7 +95,7 @@ def test_components_know_nothing_of_the_labels():
 
 
 def test_divergences_of_many_features_are_at_least_and_hold():
-    p, q = _wide(1500, 400, seed=3), _wide(1500, 400, shift=0.8, seed=4)
+    p, q = _wide(1000, 300, seed=3), _wide(1000, 300, shift=0.8, seed=4)
     plans = []
     found = vs.compare(p, q, pair_rows=300, on_plan=plans.append)
     truth = 0.8**2 / 2  # of the hidden direction; noise hides a little of it, so the truth of the rows is below
@@ -105,7 +103,7 @@ def test_divergences_of_many_features_are_at_least_and_hold():
     assert plans == [found.plan]
     assert kl.verdict == "at least"
     assert 0.5 * truth < kl.low < truth
-    assert "64 principal components of 400 features" in kl.reason
+    assert "64 principal components of 300 features" in kl.reason
     assert any("principal components" in warning for warning in found.warnings)
     assert "JS at least" in found.conclusion
 
@@ -119,7 +117,7 @@ def test_an_estimator_that_is_named_sees_every_feature():
 
 def test_weights_of_a_projection_are_never_good():
     """Two sets that differ in a direction of little variance, which no component shows."""
-    p, q = _wide(800, 300, seed=8), _wide(800, 300, seed=9)
+    p, q = _wide(400, 300, seed=8), _wide(400, 300, seed=9)
     p[:, :100] += 0.02
     found = vs.weigh(p, q)
     assert found.diagnosis.verdict == found.final.verdict == "usable with care"

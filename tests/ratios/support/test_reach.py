@@ -58,8 +58,20 @@ def looked(draw, seed=0):
     return reach(p, q, found.log_ratio_p, found.log_ratio_q)
 
 
+def poorly_learnt(*case):
+    """A case that is found by a poorer ratio as well."""
+    return pytest.param(*case, marks=pytest.mark.few_steps)
+
+
 @pytest.mark.parametrize(
-    ("draw", "lost"), [(half, 0.5), (quarter, 0.25), (cluster, 0.2), (boxes, 1 - 0.85**4), (category, 0.2)]
+    ("draw", "lost"),
+    [
+        (half, 0.5),
+        (quarter, 0.25),
+        poorly_learnt(cluster, 0.2),
+        poorly_learnt(boxes, 1 - 0.85**4),
+        poorly_learnt(category, 0.2),
+    ],
 )
 def test_a_lost_part_is_found_and_measured(draw, lost):
     found = looked(draw)
@@ -78,6 +90,7 @@ def ring(n, g, width):
     return torch.stack([angle.cos(), angle.sin()], 1) * (1 + width * normal(n, 1, g))
 
 
+@pytest.mark.few_steps
 def test_a_ring_that_fills_is_the_mirror():
     g = torch.Generator().manual_seed(0)
     p, q = ring(N, g, 0.05), ring(N, g, 0.05)
@@ -101,6 +114,7 @@ NEGATIVES = {
 }
 
 
+@pytest.mark.few_steps  # what is cried, is cried of the rows: a poorer ratio is no excuse
 @pytest.mark.parametrize("name", NEGATIVES)
 def test_no_wolf_is_cried(name):
     found = looked(NEGATIVES[name])

@@ -15,8 +15,6 @@ from vestige.ratios.logistic import Logistic
 from vestige.vestiges.private import noise, released
 from vestige.vestiges.private.statistics import GRID
 
-pytestmark = pytest.mark.few_steps  # nothing here looks at the numbers of a ratio
-
 keeping = importlib.import_module("vestige.vestiges.private.keep")
 
 QUADRATIC = Logistic(kind="quadratic")
