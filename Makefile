@@ -8,9 +8,10 @@ CLUSTER := $(VENV)/.cluster
 FRAMEWORKS := $(VENV)/.frameworks
 # One process a core, one torch thread a process: tests neither starve each other nor change their sums.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-cluster test-frameworks lint format bench docs lock clean
+.PHONY: help extras demo test test-all test-cluster test-frameworks lint format bench docs lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,18 +22,23 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing Vestige into $(VENV) (a few minutes the first time) ..."
 	@rm -f $(STAMP)
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,policy,private]'
+	@$(INSTALL) -e '.[dev,policy,private]'
 	@touch $(STAMP)
 
 # Where there is no Ray for this machine the tests that need it say so and skip.
 $(CLUSTER): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[cluster]' || echo "No Ray could be installed."
+	@$(INSTALL) -e '.[cluster]' || echo "No Ray could be installed."
 	@touch $(CLUSTER)
 
 $(FRAMEWORKS): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[frameworks]' || echo "The frameworks could not be installed."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -c constraints.txt avalanche-lib dill || echo "Avalanche could not be installed."
+	@$(INSTALL) -e '.[frameworks]' || echo "The frameworks could not be installed."
+	@$(INSTALL) --no-deps avalanche-lib dill || echo "Avalanche could not be installed."
 	@touch $(FRAMEWORKS)
+
+# Each installation settles all versions anew and builds the package: for whoever runs all verbs, one for three of them.
+extras: $(STAMP)
+	@$(INSTALL) -e '.[cluster,frameworks,docs]' && $(INSTALL) --no-deps avalanche-lib dill \
+	  && touch $(CLUSTER) $(FRAMEWORKS) $(DOCS) || echo "Not everything could be installed at once; each verb tries what it needs."
 
 demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html
 	@$(ONE_THREAD) $(BIN)/vestige demo
@@ -71,7 +77,7 @@ lock:  ## write requirements.lock anew from pyproject.toml and constraints.txt
 	uv pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11.5 -c constraints.txt --extra policy --extra cluster pyproject.toml --output-file requirements.lock
 
 $(DOCS): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[docs]'
+	@$(INSTALL) -e '.[docs]'
 	@touch $(DOCS)
 
 docs: $(DOCS)  ## the documentation, into build/site
