@@ -143,7 +143,7 @@ def test_a_test_that_learns_from_the_labels_would_be_seen(bare, tmp_path, monkey
         return p.double() @ axes.mT, q.double() @ axes.mT, "told"
 
     monkeypatch.setattr(pairs, "projected", one_sided)
-    found = p_values(lambda rng, _: (rng.normal(size=(30, 260)), rng.normal(size=(30, 260)), {}), tmp_path, 10, 0)
+    found = p_values(lambda rng, _: (rng.normal(size=(30, 260)), rng.normal(size=(30, 260)), {}), tmp_path, 6, 0)
     assert (found < 0.05).mean() > 0.5
 
 

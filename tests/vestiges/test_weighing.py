@@ -91,6 +91,7 @@ def lost_half(n=2000):
     return p, q[q[:, 0] < 0]
 
 
+@pytest.mark.full_training
 def test_a_model_that_lacks_half_of_the_data_is_never_called_good():
     p, q = lost_half()
     found = weigh(p, q)
