@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import itertools
 import math
 import numbers
@@ -417,10 +418,16 @@ def learnt(default: Any = MISSING, *, factory: Callable[[], Any] | None = None) 
     return dataclasses.field(**made, init=False, repr=False, compare=False)
 
 
+@functools.cache
+def annotations_of(kind: type) -> dict[str, Any]:
+    """Those of a class and its parents, resolved: which takes milliseconds, so once."""
+    return typing.get_type_hints(kind)
+
+
 def declared(config: Any, owner: str | None = None) -> None:  # noqa: ANN401 - a dataclass instance
     """Refuse the first field of `config` that its annotation or its declared constraint does not allow."""
     owner = owner or type(config).__name__
-    hints = typing.get_type_hints(type(config))
+    hints = annotations_of(type(config))
     for field in dataclasses.fields(config):
         constraint = field.metadata.get(KEY)
         if constraint is None:

@@ -20,7 +20,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
+from typing import Any, Protocol, get_args, get_origin, runtime_checkable
 
 from vestige import store
 from vestige.continual.record import Record, Searched, Tried
@@ -106,7 +106,7 @@ def configured(experiment: Experiment[Any], preset: str, overrides: Mapping[str,
     known = [f.name for f in fields(config)]
     for name in overrides:
         checks.one_of(name, known, "set", experiment.name)
-    hints = get_type_hints(type(config))
+    hints = checks.annotations_of(type(config))
     fitted = {name: _fit(value, hints[name], f"{experiment.name} --set {name}") for name, value in overrides.items()}
     return replace(config, **fitted)
 

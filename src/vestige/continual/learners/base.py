@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, get_origin, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Self, get_origin
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -30,7 +30,7 @@ from torch.nn import functional
 from vestige.continual.memory import Memory, testing
 from vestige.continual.record import identity
 from vestige.core import StoreError
-from vestige.core.checks import declared, option, refuse
+from vestige.core.checks import annotations_of, declared, option, refuse
 from vestige.data.stream import Inputs, Labels, Task, TaskInfo
 from vestige.nets import INITS, NETS, Classifier, OwnNet, build_net, truncated_normal
 from vestige.store import load_into, restore_tensors, to_tensors
@@ -189,7 +189,7 @@ class Learner(ABC):
     @classmethod
     def default_config(cls) -> TrainConfig:
         """The configuration of a learner that was given none: the defaults of the class that annotates `config`."""
-        made: TrainConfig = get_type_hints(cls)["config"]()
+        made: TrainConfig = annotations_of(cls)["config"]()
         return made
 
     def begin_task(self, task: Task) -> None:

@@ -138,7 +138,8 @@ def pack(records: Iterable[Record], folder: str | Path) -> list[Path]:
 def groups(records: Sequence[Record]) -> list[Group]:
     """Experiments in the order in which they are listed, then bare runs, stream by stream."""
     found: list[Group] = []
-    for name, experiment in EXPERIMENTS.items():
+    of_experiments = any("experiment" in record.config for record in records)  # bare runs belong to none
+    for name, experiment in EXPERIMENTS.items() if of_experiments else ():
         own = [record for record in records if record.config.get("experiment") == name]
         settings = by_setting(own) if own else belonging(name, records)
         for words, runs in settings.items():
@@ -172,7 +173,7 @@ def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
     experiment = EXPERIMENTS[name]
     homes = {experiment.config(arm)["experiment"] for arm in experiment.arms(experiment.presets["laptop"])}
     found = [record for record in records if record.config.get("experiment") in homes]
-    if homes != {name}:
+    if found and homes != {name}:
         asked = [[experiment.config(arm) for arm in experiment.arms(experiment.presets[p])] for p in PRESETS]
         run = [record.config for record in found]
         theirs = [
