@@ -25,7 +25,7 @@ def walked(folder, **options):
     for t in (1, 2):
         tasks = ["a", "b"][:t]
         model = {task: generated(t, i) for i, task in enumerate(tasks)}
-        monitor.step({tasks[-1]: marked(N, t)}, model, seed=t)
+        monitor.step({tasks[-1]: marked(N, t)}, model, seed=10 + t)
     return monitor
 
 

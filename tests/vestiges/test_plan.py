@@ -1,6 +1,7 @@
 """The plan of a comparison: what is announced, what is kept to, and what a projection may claim."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,8 +9,9 @@ import torch
 import vestige as vs
 from vestige.core import InputError
 from vestige.core.machine import free_memory
+from vestige.ratios.weights import diagnose
 from vestige.vestiges import Plan
-from vestige.vestiges.plan import COMPONENTS, LEAST_ROWS, MANY_FEATURES, PAIR_OPERATIONS, plan, principal
+from vestige.vestiges.plan import COMPONENTS, LEAST_ROWS, MANY_FEATURES, PAIR_OPERATIONS, cautious, plan, principal
 from vestige.vestiges.two_sets import conclude
 
 SIZES = {"rows": 20_000, "pair_rows": 5000, "owner": "compare"}
@@ -113,6 +115,14 @@ def test_an_estimator_that_is_named_sees_every_feature():
     found = vs.weigh(p, q, estimator="logistic")
     assert not any("principal components" in warning for warning in found.warnings)
     assert any("principal components" in warning for warning in vs.weigh(p, q).warnings)
+
+
+def test_good_weights_are_good_where_every_feature_was_seen_alone():
+    good = diagnose(torch.zeros(100))
+    assert cautious(good, "").verdict == good.verdict == "good"
+    assert cautious(good, "The ratio saw 64 components.").verdict == "usable with care"
+    poor = replace(good, verdict="unreliable")
+    assert cautious(poor, "The ratio saw 64 components.") == poor
 
 
 def test_weights_of_a_projection_are_never_good():
