@@ -60,6 +60,23 @@ def test_vanilla_equals_a_loop_written_by_hand(logits):
     assert torch.equal(record.R, expected["single"])
 
 
+@pytest.mark.parametrize("iterations", [None, 2])
+def test_batches_that_a_learner_keeps_are_erased_when_their_round_is_over(iterations):
+    stream = split(blobs(), 2)
+    learner, kept = build("vanilla", stream, hidden=(4,)), []
+
+    class Keeping(type(learner)):
+        def observe(self, x, y):
+            kept.append((x, y))
+            assert not x.isnan().any()
+            return super().observe(x, y)
+
+    learner.__class__ = Keeping
+    protocol.run(stream, learner, iterations=iterations, batch_size=16)
+    assert len(kept) >= 6
+    assert all(bool(x.isnan().all()) and bool((y == -1).all()) for x, y in kept)
+
+
 def test_joint_knows_more_than_vanilla():
     stream = split(blobs(), 2)
     learners = {m: build(m, stream, hidden=(32,), learning_rate=5e-3) for m in ("joint", "vanilla")}

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import itertools
 import math
 import numbers
@@ -418,10 +417,14 @@ def learnt(default: Any = MISSING, *, factory: Callable[[], Any] | None = None) 
     return dataclasses.field(**made, init=False, repr=False, compare=False)
 
 
-@functools.cache
-def annotations_of(kind: type) -> dict[str, Any]:
+_ANNOTATIONS: dict[type[Any], dict[str, Any]] = {}
+
+
+def annotations_of(kind: type[Any]) -> dict[str, Any]:
     """Those of a class and its parents, resolved: which takes milliseconds, so once."""
-    return typing.get_type_hints(kind)
+    if kind not in _ANNOTATIONS:
+        _ANNOTATIONS[kind] = typing.get_type_hints(kind)
+    return _ANNOTATIONS[kind]
 
 
 def declared(config: Any, owner: str | None = None) -> None:  # noqa: ANN401 - a dataclass instance
