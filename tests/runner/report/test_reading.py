@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from dice import Dice
+from dice import Config, Dice
 from runner.report.planted import bare
 from vestige import runner
 from vestige.continual.record import FIRST_EDITION, Record, save_all
@@ -115,6 +115,21 @@ def test_the_first_edition_is_shown_as_such_and_never_averaged_with_version_1(di
     )
 
 
+def test_units_of_one_experiment_may_use_parts_of_several_versions(dice, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        Dice, "versions", lambda self, config: {"experiment": 1} | ({"eight": 2} if config.sides == (8,) else {})
+    )
+    records = [Dice().run(Config(sides=(n,)), 0, lambda share, words: None) for n in (6, 8)]
+    (group,) = groups(records)
+    assert group.title == "dice: Table 0"
+    assert len(group.records) == 2
+    before = dataclasses.replace(records[1], version={"experiment": 1})  # not today's, though it is 1
+    assert {group.title: len(group.records) for group in groups([records[0], before])} == {
+        "dice: Table 0": 1,
+        "dice: Table 0 (version 1)": 1,
+    }
+
+
 def test_a_verdict_is_found_once(dice, monkeypatch, tmp_path):
     list(runner.run(runner.plan("dice", tmp_path, preset="paper")))
     (group,) = groups(gather([tmp_path]))
@@ -172,5 +187,4 @@ def test_a_change_that_only_says_which_units_run_is_none():
     for options, words in (({}, "preset smoke"), ({"classes": 4}, 'preset smoke, dagans="small"')):
         arm = table.arms(dataclasses.replace(table.presets["smoke"], dagans=("small",), **options))[0]
         record = table.record(arm, 0, details={"command": 'run lfiw-table2 --preset smoke --set dagans="small"'})
-        record = dataclasses.replace(record, version={"experiment": 1})  # what it uses may have been raised since
         assert setting(record) == words

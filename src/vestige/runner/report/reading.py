@@ -160,7 +160,7 @@ def volumes(found: Iterable[Group]) -> dict[str, list[Group]]:
 
 def by_setting(records: Sequence[Record]) -> dict[str, list[Record]]:
     """Records under each setting, whose numbers must not be averaged with those under another."""
-    return {words: [r for r in records if setting(r) == words] for words in sorted({setting(r) for r in records})}
+    return dict(sorted(grouped(records, setting).items()))
 
 
 def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -196,7 +196,7 @@ def every_arm(experiment: Experiment[Any]) -> list[Any]:
 
 
 def setting(record: Record) -> str:
-    """Preset and changed fields, as the command has them, and between them the version unless it is 1.
+    """Preset and changed fields, as the command has them, and between them the version unless it is that of today.
 
     A change that leaves a unit as the preset has it, since it only says which units to run, is none.
     """
@@ -216,8 +216,22 @@ def edition(record: Record) -> str:
 
 
 def _edition(record: Record) -> list[str]:
-    """The same, unless it is 1."""
-    return [] if record.edition == "1" else [edition(record)]
+    """The same, unless it is what the unit would have today: units of one experiment may use parts of several."""
+    today = _today(record)
+    raised, now = ({k: v for k, v in versions.items() if v != 1} for versions in (record.version, today))
+    return [] if raised == now else [edition(record)]
+
+
+def _today(record: Record) -> dict[str, int]:
+    """The versions that a run of this configuration would have, as far as they are known."""
+    experiment = EXPERIMENTS.get(str(record.config.get("experiment")))
+    if experiment is None:
+        return {}
+    settings = {name: value for name, value in record.config.items() if name != "experiment"}
+    try:
+        return experiment.versions(store.decode(type(experiment.presets[PRESETS[0]]), settings, at="config"))
+    except (StoreError, InputError):  # of a setting that it had once
+        return {}
 
 
 def subject(record: Record) -> str:
