@@ -84,6 +84,15 @@ def test_one_seed_is_preliminary_whatever_its_numbers_say(monkeypatch, rule, so_
     assert Dice().verdict(thrown("laptop", 2)).word == Dice().by_rule(thrown("laptop", 2)).word != "preliminary"
 
 
+@pytest.mark.parametrize(("of_two_seeds", "preliminary"), [((6,), True), ((6, 8), False)])
+def test_a_second_seed_of_a_few_runs_does_not_settle_the_others(of_two_seeds, preliminary):
+    def throw(sides, seed):
+        return Dice().run(Config(sides=(sides,)), seed, lambda share, words: None)
+
+    records = [throw(n, 0) for n in (6, 8, 10)] + [throw(n, 1) for n in of_two_seeds]
+    assert (Dice().verdict(records).word == "preliminary") == preliminary
+
+
 def test_a_verdict_names_what_was_cut_in_its_sentence(monkeypatch):
     monkeypatch.setattr(Dice, "rule", FALSE)
     said = Dice().verdict(thrown("laptop", 2))
