@@ -6,9 +6,9 @@ what was published, and `rule` holds the claims that are checked (see `claims`):
 configuration is a frozen dataclass of plain values, whole: what ran is what is stored.
 
 `by_rule` applies the rule to whatever it is given; `verdict` is what is said of it. A run of the preset `smoke` has no
-verdict, for it only shows that the code works; what has one seed is preliminary; and every verdict names what was cut: seeds and
-runs of a seed are counted, the rest is the experiment's own `cut`. Records whose configuration is no more the preset's
-are shown, and the verdict says which run they wait for.
+verdict, for it only shows that the code works; where all or most runs have one seed it is preliminary; and every
+verdict names what was cut: seeds and runs of a seed are counted, the rest is the experiment's own `cut`. Records whose
+configuration is no more the preset's are shown, and the verdict says which run they wait for.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Experiment(ABC, Generic[C]):
         return dataclasses.replace(found, why=f"{found.why} {self.remarks(facts)}".strip())
 
     def verdict(self, records: Sequence[Record]) -> Verdict:
-        """What is said of `records`: of a smoke run nothing, "preliminary" where half of the runs have one seed.
+        """What is said of `records`: of a smoke run nothing; "preliminary" where half of them have no other seed.
 
         Else it is what the rule says.
         """
@@ -153,8 +153,8 @@ class Experiment(ABC, Generic[C]):
         found, cut = self.by_rule(records), with_cuts(self.cuts(records))
         waits = "; ".join(self.waits(records).values())
         why = " ".join(filter(None, (found.why, f"Waits for a new run of {waits}." if waits else "")))
-        seeds = grouped(records, lambda record: json.dumps(record.config, sort_keys=True))
-        if not seeds or statistics.median_low(len({r.seed for r in runs}) for runs in seeds.values()) > 1:
+        runs = grouped(records, lambda record: json.dumps(record.config, sort_keys=True)).values()
+        if 2 * sum(len(each) == 1 for each in runs) < len(records):
             return dataclasses.replace(found, why=why, cut=cut)
         return Verdict("preliminary", why, ", ".join(filter(None, (f"{found.word} so far", found.claims))), cut)
 

@@ -23,7 +23,7 @@ from vestige.runner.report.reading import Group, belonging, edition, gather, set
 from vestige.runner.report.sections import commands, left_out, lines_table
 
 INDEX, PAGES = "REPRODUCTIONS.md", "docs/reproductions"
-NOTED = {"preliminary": " (one seed)", "no verdict": " (too small to judge)"}
+NOTED = {"preliminary": " (one seed of all or most runs)", "no verdict": " (too small to judge)"}
 
 
 def reproductions(folder: str | Path) -> dict[str, str]:
