@@ -102,7 +102,7 @@ def test_an_experiment_as_a_table_with_evidence_for_what_fails(two_arms, capsys)
     shown = capsys.readouterr()
     assert "What fails of the five desiderata" in shown.out
     assert "100 samples of past tasks are kept" in shown.out
-    assert "digits instead" in shown.err
+    assert "digits in place of MNIST" in shown.err
     assert "split, a head each: " in shown.err
 
 

@@ -94,7 +94,7 @@ def record(case, seed, **arms):
 
 
 def test_a_gain_counts_over_every_control_and_harm_is_seen():
-    judge = EXPERIMENTS[NAME].verdict
+    judge = EXPERIMENTS[NAME].by_rule
 
     def runs(**arms):
         return [
