@@ -161,7 +161,7 @@ def windows(
 
     >>> z = windows(np.full(8, 100), np.array([100, 100, 100, 150, 150, 100, 100, 100]), (800, 900))
     >>> len(z), round(max(z), 1)
-    (7, 4.0)
+    (7, 3.8)
     """
     both = np.concatenate([[0.0], np.cumsum(p_counts) + np.cumsum(q_counts)])
     if both[-1] == 0:
