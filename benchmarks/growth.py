@@ -212,7 +212,7 @@ def width(parameters: int) -> int:
 
 
 def bootstrap(sizes: Sizes) -> Work:
-    """Networks on resamples, beside scikit-learn's, one after another, of which a tenth is run and counted tenfold."""
+    """Networks on resamples, beside a tenth as many of scikit-learn's, one after another."""
     import numpy as np
     from sklearn.neural_network import MLPClassifier
 

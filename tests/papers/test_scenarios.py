@@ -60,6 +60,9 @@ def test_settings_are_those_of_the_article_by_scenario():
     arms = {(a.row, a.scenario): a for a in experiment.arms(experiment.presets["paper"])}
     assert {s: options_of(arms["EWC", s])["lam"] for s in SCENARIOS} == {"class": 1e9, "domain": 1e10, "task": 1e5}
     assert {s: options_of(arms["SI", s])["lam"] for s in SCENARIOS} == {"class": 5e3, "domain": 5e4, "task": 10.0}
+    assert {options_of(arms["SI", s])["gradient"] for s in SCENARIOS} == {"total"}
+    assert {options_of(arms["LwF", s])["form"] for s in SCENARIOS} == {"van_de_ven"}
+    assert options_of(arms["iCaRL", "class"])["temperature"] == 2
     assert options_of(arms["ER", "domain"])["memory"]["total"] == 1000
     assert set(METHODS) == {row for row, _ in arms}
     assert by_arm([]) == {}

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from vestige.continual import versions
@@ -397,18 +397,25 @@ class TestsWhileTraining:
             scores = torch.cat([self.learner.predict(x, self.stream.info(j)) for x, j in parts if len(x)])
         else:
             scores = torch.cat([self.learner.predict(x) for x in self.x[:n].split(self.batch_size)])
-        spaces = [seen_outputs(self.stream, k)] * (k + 1) if declared.head == "single" else self.outputs[: k + 1]
-        right = [
-            torch.tensor(space)[own[:, list(space)].argmax(1)] == y
-            for space, own, y in zip(spaces, scores.split(sizes), self.y[:n].split(sizes), strict=True)
-        ]
-        return torch.stack([hits.double().mean() for hits in right]).cpu()
+        if declared.head == "single":
+            predicted = among(scores, seen_outputs(self.stream, k))
+        else:
+            own = zip(scores.split(sizes), self.outputs, strict=False)
+            predicted = torch.cat([among(part, outputs) for part, outputs in own])
+        right = (predicted == self.y[:n]).cpu().double()
+        return torch.segment_reduce(right, "mean", lengths=torch.tensor(sizes, device="cpu"))
 
     def taken(self) -> dict[str, Float64[Tensor, "m ..."]]:
         """What was found in the task that is over; the next one starts anew."""
         out = {"while_training": torch.stack(self.found), "while_training_at": torch.tensor(self.at, **CPU)}
         self.found, self.at, self.batch = [], [], 0
         return out
+
+
+def among(scores: Float[Tensor, "n outputs"], competing: Sequence[int]) -> Int64[Tensor, " n"]:
+    """Of each row, the output with the highest score among those that compete."""
+    space = torch.tensor(competing)
+    return space[scores[:, space].argmax(1)]
 
 
 def _wait_for_device() -> None:
@@ -448,8 +455,7 @@ def _accuracies(
             info = told[head] if learner.uses_task else None
             if (info is not None) not in scores:  # one forward pass serves both heads unless the learner uses the task
                 scores[info is not None] = learner.predict(x, info)
-            space = torch.tensor(spaces[head])
-            right[head] += int((space[scores[info is not None][:, space].argmax(1)] == y).sum())
+            right[head] += int((among(scores[info is not None], spaces[head]) == y).sum())
     return {head: right[head] / len(test.y) for head in heads}
 
 
