@@ -19,13 +19,14 @@ def records(tmp_path_factory):
 
 
 def test_every_arm_runs_and_is_read(records):
-    assert len(records) == 3 * 9 - 2  # iCaRL is for classes alone
+    assert len(records) == 3 * 9 - 2 + 4  # iCaRL is for classes alone; four arms have the preprint's settings
     lines, figures = read(NAME, records)
     assert set(figures) == {NAME}
     every = [x for x in lines if x.label == "SI, class-incremental"]
     assert [x.paper for x in every] == [20.04, 19.99, 21.20]
     assert [x.quantity.partition(", ")[2] for x in every] == list(EDITIONS)
     assert [x.paper for x in lines if x.label == "EWC, task-incremental"] == [98.64]
+    assert [x.paper for x in lines if x.label == "LwF 2019, class-incremental"] == [24.17, 23.85]
     assert all(x.paper is None for x in lines if x.label == "ER, domain-incremental")
 
 
@@ -45,6 +46,8 @@ def test_the_rule_goes_by_each_edition():
     assert rule.judge(off).word == "partly"
     assert "not ER class, Nat. Mach. Intell. 2022: 84.0, 88.8 in print" in rule.judge(off).why
     assert rule.judge(means | {("ER", "class"): 50.0}).word == "not"
+    assert rule.judge(means | {("EWC 2019", "domain"): 64.0}).word == "reproduced"
+    assert rule.judge(means | {("EWC 2019", "domain"): 70.0}).word == "partly"
 
 
 def test_digits_come_in_their_order_with_the_first_seed_and_in_another_with_each_other():
@@ -63,6 +66,9 @@ def test_settings_are_those_of_the_article_by_scenario():
     assert {options_of(arms["SI", s])["gradient"] for s in SCENARIOS} == {"total"}
     assert {options_of(arms["LwF", s])["form"] for s in SCENARIOS} == {"van_de_ven"}
     assert options_of(arms["iCaRL", "class"])["temperature"] == 2
+    assert options_of(arms["EWC 2019", "domain"]) == {"lam": 1e6, "fisher": "predicted"}
+    assert options_of(arms["SI 2019", "domain"])["lam"] == 500
+    assert options_of(arms["LwF 2019", "class"])["form"] == "van_de_ven_2019"
     assert options_of(arms["ER", "domain"])["memory"]["total"] == 1000
     assert set(METHODS) == {row for row, _ in arms}
     assert by_arm([]) == {}

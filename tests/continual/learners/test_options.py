@@ -44,7 +44,7 @@ def test_without_the_half_the_strength_is_twice(name):
     assert not torch.equal(double.net.body[1].weight, with_half.net.body[1].weight)
 
 
-@pytest.mark.parametrize("kind", ["empirical", "true", "batch"])
+@pytest.mark.parametrize("kind", ["empirical", "true", "predicted", "batch"])
 def test_the_fisher_of_a_task_is_the_one_asked_for(kind):
     learner, task = build("ewc", tasks(), hidden=(5,), fisher=kind, fisher_batch_size=7), next(iter(tasks()))
     learner.begin_task(task)
@@ -60,6 +60,10 @@ def test_the_fisher_of_a_task_is_the_one_asked_for(kind):
         expected = {n: sum(k * part[n] for k, part in parts) / len(task.y) for n in learner.weight_}
     elif kind == "true":
         expected = fisher_true(learner.net, task.x, outputs=[0, 1])
+    elif kind == "predicted":
+        likeliest = learner.predict(task.x)[:, :2].argmax(1)
+        assert (likeliest != task.y).any()  # it is not the empirical one
+        expected = fisher_empirical(learner.net, task.x, likeliest, loss=summed)
     else:
         expected = fisher_empirical(learner.net, task.x, task.y, loss=summed)
     assert_all_close(learner.weight_, expected)

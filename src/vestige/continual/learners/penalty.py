@@ -17,7 +17,8 @@ Where A is zero B is zero too, and the anchor B / A of that weight does not matt
 the penalty that follows from Bayes' rule, in which older tasks are not counted twice.
 
 The Fisher is `fisher_empirical` by default: exact, per sample, at the observed labels, over the outputs that trained.
-The other two (`fisher="true"`, `"batch"`) are options under their own names; they differ by orders of magnitude.
+The others (`fisher="true"`, `"predicted"`, at the likeliest label, `"batch"`) are options under their own names; they
+differ by orders of magnitude.
 `half_penalty=False` leaves the 1/2 out, and `normalise` scales each task's Fisher to [0, 1] before it is added, as
 RWalk does.
 
@@ -238,7 +239,7 @@ class EWCConfig(PenaltyConfig):
 
     lam: float = option(100.0, low=0)
     half_penalty: bool = option(True)
-    fisher: str = option("empirical", among=("empirical", "true", "batch"))
+    fisher: str = option("empirical", among=("empirical", "true", "predicted", "batch"))
     fisher_batch_size: int | None = option(None, low=1)
     fisher_samples: int | None = option(None, low=1)
     normalise: str = option("none", among=NORMALISE)
@@ -278,10 +279,15 @@ class EWC(Penalised):
         def summed(logits: Float[Tensor, "n k"], y: Labels) -> Float[Tensor, ""]:
             return outputs.loss(logits, y) * len(y)
 
+        def likeliest(logits: Float[Tensor, "n k"], _: Labels) -> Float[Tensor, ""]:
+            return -logits[:, list(outputs.outputs)].log_softmax(1).max(1).values.sum()
+
         if c.fisher == "empirical":
             found = fisher_empirical(net, x, y, loss=summed, rows=rows)
         elif c.fisher == "true":
             found = fisher_true(net, x, outputs=list(outputs.outputs), rows=rows)
+        elif c.fisher == "predicted":
+            found = fisher_empirical(net, x, y, loss=likeliest, rows=rows)
         else:
             found = zeros(net)
             for part_x, part_y in zip(x.split(rows), y.split(rows), strict=True):
