@@ -244,8 +244,8 @@ class BeyondScenarios(OnHeldOutRows, Trained[ScenarioSetting]):
             lambda mean: _easier(mean),
         ),
         Claim(
-            f"with the settings of the preprint EWC, SI and LwF are within {CLOSE:g} points of what preprints print, where "
-            "the article's settings were seen to miss it (this claim came after the others had been judged)",
+            f"with the settings of the preprint EWC, SI and LwF are within {CLOSE:g} points of what preprints print, "
+            "where the article's settings were seen to miss it (this claim came after the others had been judged)",
             lambda mean: _near(mean, earlier=True),
         ),
         partly=those("b"),
