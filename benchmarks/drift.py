@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "benchmarks" / "results" / "drift"
 # Of the test, and of the order of columns: results of an older one are measured again.
-VERSIONS = {"level": 2, "power": 2, "guilty": 4}
+VERSIONS = {"level": 2, "power": 2, "guilty": 5}
 DATA = Path(os.environ.get("VESTIGE_DATA", Path.home() / ".cache" / "vestige"))
 ALPHA = 0.05
 REFERENCES, TESTS = 50, 42
 POWER_REFERENCES, POWER_N = 16, 5000
 POWER_SIZES = (500, 2000)
-GUILTY_REFERENCES = 4
+GUILTY_REFERENCES = 12
 Cells = np.ndarray
 Draw = Callable[[np.random.Generator, int], Cells]
 

@@ -1,8 +1,10 @@
 """What is left of a column given the others, from stored means of products.
 
 The rank score of a number, or the indicator of a common code, is regressed on the scores of all other columns. Where a
-column is filled from other rows, or measured in another way, its residual e = w.x gets another variance, and more so
-than that of any other column (`by_column`). The mean of e^2 is a sum of means of products of two scores,
+column is filled from other rows, or measured in another way, its residual e = w.x gets another mean or variance, and
+more so than that of any other column (`by_column`). The mean of e follows from the means of scores, which all n rows
+tell of; with m new rows its change has the variance var e (1/m + 1/n). The mean of e^2 is a sum of means of products
+of two scores,
 
     E e^2 = w' C w,   C the second moments of the scores about their mean over both samples,
 
@@ -18,8 +20,8 @@ makes a test: it comes of the moments of both together, by ridge regression. Abo
 has nothing to do with the others is its share over again; about their own it would be a ratio of small numbers where
 that is near a half.
 
-A residual of less than a tenth of the variance of its score is not looked at: there e is mostly rounding, as of codes
-of columns that exclude each other.
+The square of a residual of less than a tenth of the variance of its score is not looked at: there e is mostly rounding,
+as of codes of columns that exclude each other.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ def residual_z(
     units: tuple[float, float],
     cells: Float[Tensor, "m c"],
     block: int = 1,
-) -> dict[int, list[float]]:
-    """z of the change of mean e^2 of each score, by column.
+) -> dict[int, tuple[list[float], list[float]]]:
+    """z of the change of mean e of each score, and of mean e^2, by column.
 
     `mean` and `square` are those of every function and of its square over the reference, `unknown` says of which they
     are not kept, and `units` how many rows (or blocks) there were, and how many of them for products.
@@ -71,22 +73,34 @@ def residual_z(
     precision = vectors @ (vectors.mT / (values.clamp_min(0) + RIDGE)[:, None])
     some = x[:, : max(VARIANCE_ROWS // block, 1) * block]
     some = some[:, : some.shape[1] // block * block]
-    out: dict[int, list[float]] = {}
+    shift = x.mean(1) - (p_mean - middle)
+    out: dict[int, tuple[list[float], list[float]]] = {}
     for column in owner.unique().tolist():
         mine = (owner == column).nonzero()[:, 0]
         weights = torch.linalg.solve(precision[mine][:, mine], precision[mine])
+        means, squares = out.setdefault(column, ([], []))
         for place, w in zip(mine.tolist(), weights, strict=True):
+            terms = w[:, None] * some
+            e = terms.sum(0)
+            means.append(_z(float(w @ shift), _variance(e, block) * (1 / m + 1 / n)))
             if float(w @ pooled @ w) < LEFT * float(pooled[place, place]):
                 continue
-            terms = w[:, None] * some
-            f = terms.sum(0).square() - _products(terms, apart)
+            f = e.square() - _products(terms, apart)
             g = _products(terms, of_all)
             f, g = ((one - one.mean()).reshape(-1, block).mean(1) for one in (f, g))
             overlap = (1 / n_products - 1 / n) * float((g.square() - 2 * f * g).mean())
             variance = float(f.square().mean()) * (1 / m + 1 / n_products) + overlap
-            change = float(w @ (c_q - c_p) @ w)
-            out.setdefault(column, []).append(change / math.sqrt(variance) if variance > 0 else 0.0)
+            squares.append(_z(float(w @ (c_q - c_p) @ w), variance))
     return out
+
+
+def _z(change: float, variance: float) -> float:
+    return change / math.sqrt(variance) if variance > 0 else 0.0
+
+
+def _variance(values: Float[Tensor, " m"], block: int) -> float:
+    """Of means over blocks of rows that follow each other."""
+    return float((values - values.mean()).reshape(-1, block).mean(1).square().mean())
 
 
 def _products(terms: Float[Tensor, "k m"], chosen: Bool[Tensor, "k k"]) -> Float[Tensor, " m"]:

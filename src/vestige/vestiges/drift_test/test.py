@@ -418,7 +418,7 @@ class DriftTest:
             codes = self._in_order(column, p)
             runs = windows(p.total[codes].numpy(), q.total[codes].numpy(), (p.units, q.units))
             evidence = max(self._evidence(of_columns, owner == column), together)
-            evidence = max(evidence, -most_of(runs), -most_of(left.get(column, [])))
+            evidence = max(evidence, -most_of(runs), *(-most_of(z) for z in left.get(column, ())))
             out.append(ColumnShift(column, what, z[i], p_values[i], before, after, relation, partner, evidence))
         return tuple(out)
 
