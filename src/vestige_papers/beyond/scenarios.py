@@ -72,8 +72,8 @@ ROW_VERSIONS = {"SI": 2, "LwF": 2, "iCaRL": 2}
 EWC_LAM = {"task": 1e5, "domain": 1e10, "class": 1e9}
 SI_C = {"task": 10.0, "domain": 5e4, "class": 5e3}
 CLOSE = 2.0  # points
-# CPU-seconds of an arm of 2000 iterations a task. 29 arms are 1.1 CPU-hours a seed, so that five seeds of all of them are
-# more than four: generative replay and joint, which differ least between seeds, are half of that.
+# CPU-seconds of an arm of 2000 iterations a task. 29 arms are 1.1 CPU-hours a seed, so that five seeds of all of them
+# are more than four hours: generative replay and joint, which differ least between seeds, are half of that.
 COST = {
     "None": 68.0,
     "EWC": 79.0,
