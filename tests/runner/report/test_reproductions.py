@@ -41,6 +41,13 @@ def test_measured_stands_beside_published_with_command_and_verdict(folder):
     assert "In place of the published setting" not in text
 
 
+def test_of_many_commands_the_shortest_are_told_and_the_others_counted(folder):
+    records = [f.record for f in runner.run(runner.plan("dice", folder, preset="paper"))]
+    parts = [replace(records[0], details={"command": f"run dice --set row={'x' * k}"}) for k in (5, 4, 3, 2, 1)]
+    told = "Run by `vestige run dice --set row=x`, `vestige run dice --set row=xx`, `vestige run dice --set row=xxx`, "
+    assert f"{told}and 2 more for parts of it; 5 Records" in made(parts)
+
+
 def test_the_same_records_give_the_same_document(folder):
     assert reproductions(folder) == reproductions(folder)
 

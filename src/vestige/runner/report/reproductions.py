@@ -24,6 +24,7 @@ from vestige.runner.report.sections import commands, left_out, lines_table
 
 INDEX, PAGES = "REPRODUCTIONS.md", "docs/reproductions"
 NOTED = {"preliminary": " (one seed of all or most runs)", "no verdict": " (too small to judge)"}
+MOST_COMMANDS = 3  # that made the Records of an experiment, the shortest of them; the others are counted
 
 
 def reproductions(folder: str | Path) -> dict[str, str]:
@@ -94,7 +95,9 @@ def editions(records: Sequence[Record]) -> str:
 
 def made(records: Sequence[Record]) -> str:
     """Command, preset, seeds and code of the Records."""
-    ran = sorted(f"`{command}`" for command in commands(records))
+    ran = [f"`{command}`" for command in sorted(commands(records), key=len)]
+    if len(ran) > MOST_COMMANDS:
+        ran[MOST_COMMANDS:] = [f"and {len(ran) - MOST_COMMANDS} more for parts of it"]
     commits = sorted({r.versions["commit"] for r in records if "commit" in r.versions})
     facts = [
         *([f"Run by {', '.join(ran)}"] if ran else []),
