@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from smoke import read, run_smoke
+from vestige import runner
+from vestige.core.errors import InputError
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.beyond.scenarios import EDITIONS, METHODS, SCENARIOS, by_arm, options_of
 
@@ -56,6 +58,19 @@ def test_digits_come_in_their_order_with_the_first_seed_and_in_another_with_each
     orders = [experiment.parts(arm, seed)[0].config["order"] for seed in range(3)]
     assert orders[0] == sorted(orders[1]) == sorted(orders[2]) == list(range(10))
     assert orders[0] != orders[1] != orders[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"row": "EWC-2019"}, "The 'row' of vestige run beyond-scenarios must be one of .* Did you mean 'EWC 2019'"),
+        ({"scenario": "nowhere"}, "The 'scenario' of vestige run beyond-scenarios must be one of class, domain, task"),
+        ({"row": "iCaRL", "scenario": "task"}, "must be values that leave at least one run. Got .*row=iCaRL"),
+    ],
+)
+def test_a_run_that_is_none_is_refused(tmp_path, given, told):
+    with pytest.raises(InputError, match=told):
+        runner.plan(NAME, tmp_path, preset="smoke", overrides=given)
 
 
 def test_settings_are_those_of_the_article_by_scenario():

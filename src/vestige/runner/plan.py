@@ -75,7 +75,10 @@ def arms_and_seeds(
     """The units of one seed, and how many seeds there are."""
     config = configured(experiment, preset, overrides)
     count = experiment.seeds[preset] if seeds is None else checks.whole(seeds, "seeds", "vestige run", low=1)
-    return list(experiment.arms(config)), count
+    if not (arms := list(experiment.arms(config))):
+        given = ", ".join(f"{key}={value}" for key, value in overrides.items())
+        checks.refuse("set", f"vestige run {experiment.name}", "values that leave at least one run", given)
+    return arms, count
 
 
 def command_of(name: str, preset: str, seeds: int, overrides: Mapping[str, Any]) -> str:

@@ -47,6 +47,7 @@ from vestige import data
 from vestige.continual import learners as methods
 from vestige.continual.record import Record
 from vestige.continual.versions import named
+from vestige.core import checks
 from vestige.metrics import matrix
 from vestige.runner import Claim, Finding, Line, NotJudged, OnHeldOutRows, Rule, Trained, grouped, line, those
 
@@ -269,8 +270,9 @@ class BeyondScenarios(OnHeldOutRows, Trained[ScenarioSetting]):
 
     def arms(self, config: ScenarioSetting) -> Sequence[ScenarioSetting]:
         """Every method in every scenario, class-incremental first; iCaRL is for classes alone, and see `EARLIER`."""
-        rows = [config.row] if config.row else list(METHODS)
-        scenarios = [config.scenario] if config.scenario else SCENARIOS
+        owner = f"vestige run {self.name}"
+        rows = [checks.one_of(config.row, METHODS, "row", owner)] if config.row else list(METHODS)
+        scenarios = [checks.one_of(config.scenario, SCENARIOS, "scenario", owner)] if config.scenario else SCENARIOS
         only = {"iCaRL": ("class",), **EARLIER}
         pairs = [(row, s) for s in scenarios for row in rows if s in only.get(row, SCENARIOS)]
         return [replace(config, row=row, scenario=scenario) for row, scenario in pairs]
