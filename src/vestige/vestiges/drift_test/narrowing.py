@@ -24,6 +24,7 @@ from torch import Tensor
 from vestige.vestiges.drift_test.null import SUM
 
 MOST_NARROWED = 0.5
+MOST_UNITS = 1000  # by which that variance is judged
 FLAT = 1e-6  # deviation below which a function does not vary
 
 
@@ -32,7 +33,8 @@ def pool_excess(pool: Float[Tensor, "f k"], shares: Float[Tensor, " f"]) -> floa
 
     `shares` are those of the variance of each function that are drawn from the pool; 0 leaves a function out.
     """
-    pool, shares = pool[shares > 0], shares[shares > 0].to(pool.dtype)
+    units = pool.shape[1]
+    pool, shares = pool[shares > 0][:, :: -(-units // MOST_UNITS)], shares[shares > 0].to(pool.dtype)
     f = pool - pool.mean(1, keepdim=True)
     deviation = f.square().mean(1, keepdim=True).sqrt()
     f = torch.where(deviation > FLAT, f / deviation.clamp_min(FLAT), 0.0)
@@ -41,7 +43,7 @@ def pool_excess(pool: Float[Tensor, "f k"], shares: Float[Tensor, " f"]) -> floa
     fourth = products.diagonal()
     variance = products - r * (cubes + cubes.T) + r.square() * (fourth[:, None] + fourth + 2 * products) / 4
     variance.fill_diagonal_(0.0)
-    return float((shares @ variance @ shares).clamp_min(0)) / n
+    return float((shares @ variance @ shares).clamp_min(0)) / units
 
 
 def excesses(pool: Float[Tensor, "f k"], spans: dict[str, slice], shares: Float[Tensor, " f"]) -> dict[str, float]:

@@ -63,9 +63,9 @@ def _log_p_of_square(q: _Array) -> _Array:
     return math.log(2) + special.log_ndtr(-np.sqrt(q))
 
 
-def _matched_count(log_p: _Array) -> float:
-    """k at which the smallest p of k has the median of these."""
-    median = math.exp(float(np.median(log_p)))
+def _matched_count(q: _Array, kind: str) -> float:
+    """k at which the largest of k, or the smallest p of k, has the median of these."""
+    median = math.exp(float(_single(np.quantile(q, [0.5]), kind)[0]))
     return max(math.log(0.5) / math.log1p(-min(max(median, 1e-300), 1 - 1e-9)), 0.1)
 
 
@@ -111,15 +111,16 @@ class Tables:
             for s, kind in enumerate(kinds):
                 q = draws[g, :, s].double().numpy()
                 quiet = float(np.median(q) - q.min()) < QUIET  # nearly all is hidden, and the rest says nothing
-                law = (1.0, 1.0, 0.0) if quiet else (_matched_count(_single(q, kind)), 0.0, 0.0)
-                law = _matched_gamma(q) if kind == SUM and not quiet else law
-                surprise = -_log_p(q, kind, law)
+                law = (1.0, 1.0, 0.0)
+                if not quiet:
+                    law = _matched_gamma(q) if kind == SUM else (_matched_count(q, kind), 0.0, 0.0)
                 matched[g, s] = torch.tensor(law)
-                quantiles[g, s] = torch.as_tensor(np.quantile(surprise, 1 - np.array(LEVELS)))
+                at = np.quantile(q, 1 - np.array(LEVELS))  # -log p grows with q, so its quantiles are at those of q
+                quantiles[g, s] = torch.as_tensor(-_log_p(at, kind, law))
                 if quiet:
                     quantiles[g, s] = SILENT * torch.arange(1, len(LEVELS) + 1)
-                beyond = surprise[surprise > float(quantiles[g, s, -1])] - float(quantiles[g, s, -1])
-                tail[g, s] = float(beyond.mean()) if len(beyond) else 1.0
+                beyond = -_log_p(q[q > at[-1]], kind, law) - float(quantiles[g, s, -1])
+                tail[g, s] = float(beyond.mean()) if len(beyond) and not quiet else 1.0
         tail = ((tail + tail.mean(0)) / 2).clamp(MIN_TAIL_MEAN, MAX_TAIL_MEAN)
         return cls(tuple(kinds), matched, quantiles, tail)
 
