@@ -87,6 +87,12 @@ CASES = (
          ("q.parquet", "p.parquet")),
     Case("show {i}/private.vestige", ("private.vestige",)),
     Case(f"compare {{i}}/private.vestige {{i}}/q.csv {PAIR}", ("private.vestige", "q.csv")),
+    Case("show {i}/kept.vestige --parts", ("kept.vestige",)),
+    Case(f"compare {{i}}/kept.vestige {{i}}/q.csv {PAIR}", ("kept.vestige", "q.csv")),
+    Case(f"weigh {{i}}/kept.vestige {{i}}/q.parquet -o {{o}}/w.csv {PAIR} --anyway", ("kept.vestige", "q.parquet")),
+    Case("keep {i}/q.csv -o {o}/q.vestige --like {i}/kept.vestige", ("kept.vestige", "q.csv")),
+    Case("keep {i}/q.parquet -o {o}/v/kept.vestige --append", ("v/kept.vestige", "q.parquet"), ("v",)),
+    Case("merge {i}/kept.vestige {i}/v/kept.vestige -o {o}/all.vestige", ("kept.vestige", "v/kept.vestige")),
     Case("audit {i}/e.toml --strict", ("e.toml",)),
     Case("audit {i}/e.toml --paragraph", ("e.toml",)),
     Case("monitor start {o}/m --divergences kl,js --rise js=0.1", MONITOR, ("m",)),
@@ -121,6 +127,7 @@ WORDED = tuple(
         "report nowhere {i}/records/a.json -o {o}/page --page-only",
         "monitor start {o}/m --divergences kl,js --rise js=0.1 --above kl@a=0.5 --features pca --dims 1",
         "keep {i}/p.npy -o {o}/k.vestige --epsilon 1 --delta 1e-6 --bounds {i}/bounds.toml --unit row --max-rows 1",
+        "keep {i}/p.csv -o {o}/k.vestige --block 2 --third-moments --drop x0 --seed 3",
         "list methods",
         "data list",
         "data fetch digits",
@@ -644,6 +651,10 @@ def build(folder: Path) -> None:
     (folder / "bounds.toml").write_text("x0 = [-4, 4]\nx1 = [-4.5, 5.0]\n")
     promised = ["--epsilon", "30", "--bounds", f"{folder}/bounds.toml"]  # large, so that 120 rows are told about
     assert main(["keep", f"{folder}/p.npy", "-o", f"{folder}/private.vestige", *promised]) == 0
+    (folder / "v").mkdir()
+    assert main(["keep", f"{folder}/p.csv", "-o", f"{folder}/kept.vestige"]) == 0
+    like = ["--like", f"{folder}/kept.vestige"]
+    assert main(["keep", f"{folder}/q.csv", "-o", f"{folder}/v/kept.vestige", *like]) == 0
     (folder / "data").mkdir()
     x, y = g.integers(0, 255, (20, 8, 8), dtype=np.uint8), np.arange(20) % 10
     for name in ("digits", "mnist"):

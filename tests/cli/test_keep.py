@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from vestige.cli import main
+from vestige.core import VestigeWarning
+from vestige.vestiges import keep
 from vestige.vestiges.vestige import Vestige
 
 
@@ -101,6 +103,31 @@ def test_appending_is_merging_with_what_is_there(kept, tmp_path, capsys):
     want = Vestige.load(kept / "0.vestige").merge(Vestige.load(kept / "1.vestige"))
     got = Vestige.load(out)
     np.testing.assert_allclose(got.moments.whole().scatter, want.moments.whole().scatter, rtol=1e-12)
+
+
+@pytest.mark.parametrize("how", ["--like", "--append"])
+def test_how_rows_were_made_to_fit_is_told(kept, tmp_path, capsys, how):
+    rows = month(7).rename(columns={"age": "Age"})[["work", "Age", "name"]].assign(colour="red")
+    rows.to_parquet(tmp_path / "new.parquet")
+    out = tmp_path / "a.vestige"
+    shutil.copy(kept / "0.vestige", out)
+    words = ["keep", str(tmp_path / "new.parquet"), "-o", str(out), *(["--append"] if how == "--append" else [])]
+    words += ["--like", str(kept / "0.vestige"), "--force"] if how == "--like" else []
+    assert main([*words, "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert len(notes) == 3
+    for note, part in zip(notes, ("was taken for 'age'", "left out: 'colour'", "another order"), strict=True):
+        assert part in note
+    assert main(words) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(f"{note[1:]}." in told for note in notes)
+
+
+def test_a_first_missing_number_is_a_warning_where_rows_are_kept_alike(kept):
+    rows = month(8)
+    rows.loc[:99, "age"] = np.nan
+    with pytest.warns(VestigeWarning, match="age"):
+        keep(rows, like=Vestige.load(kept / "0.vestige"))
 
 
 @pytest.mark.slow

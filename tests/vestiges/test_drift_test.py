@@ -11,6 +11,7 @@ from vestige.store import decode, encode
 from vestige.vestiges.drift_test import Dictionary, DriftTest, trees
 from vestige.vestiges.drift_test import test as drift
 from vestige.vestiges.drift_test.columns import CodedColumn
+from vestige.vestiges.drift_test.narrowing import excesses, narrowed, pool_excess
 from vestige.vestiges.drift_test.null import MAX, SUM, Null, Tables
 
 KINDS = ("number", "number", "number", "category", "number")
@@ -152,22 +153,66 @@ def test_between_two_sizes_log_p_is_interpolated():
     assert float(null.p_values(q, 50)[2].log()) == low
 
 
-def test_draws_from_a_small_pool_are_as_wide_as_the_sum():
-    k, pool = 80, 200  # independent functions, so that the sum of k squares has the variance 2 k
+def test_the_smallest_of_many_p_values_has_its_level():
+    generator, found = np.random.default_rng(0), []
+    names = [name for name in "abcde" for _ in range(2)][:9]
+    for _ in range(12):  # independent statistics and few draws, where what is learnt of the tables counts most
+        null = Null.fit(torch.as_tensor(generator.chisquare(20, (1, 300, 9))), (100,), names, (SUM,) * 9)
+        whole, _, _ = null.p_values(torch.as_tensor(generator.chisquare(20, (2000, 9))), 100)
+        found.append(float((whole < 0.05).double().mean()))
+    assert np.mean(found) == pytest.approx(0.05, abs=0.011)  # by tables of halves, twice: .022
+
+
+def volatile(generator, pool, k):
+    """Independent given a common scale: squares grow together, correlations are 0."""
+    scale = torch.randn(pool, 1, generator=generator, dtype=torch.float64).mul(0.35).exp()
+    return scale * torch.randn(pool, k, generator=generator, dtype=torch.float64)
+
+
+def common(generator, pool, k):
+    """All correlations .9."""
+    own, shared = (torch.randn(pool, j, generator=generator, dtype=torch.float64) for j in (k, 1))
+    return 0.1**0.5 * own + 0.9**0.5 * shared
+
+
+@pytest.mark.parametrize(
+    ("drawn", "k", "pool", "square"),
+    [
+        (lambda g, n, k: torch.randn(n, k, generator=g, dtype=torch.float64), 80, 200, 80),
+        (volatile, 80, 300, 80),
+        (common, 200, 100, 200 + 200 * 199 * 0.81),
+    ],
+    ids=["independent", "volatile", "common"],
+)
+def test_draws_from_a_small_pool_are_as_wide_as_the_sum(drawn, k, pool, square):
+    """`square` is tr R^2; the variance of the sum is twice that."""
     generator = torch.Generator().manual_seed(0)
-    spread = []
-    for _ in range(5):
-        x = torch.randn(pool, k, generator=generator, dtype=torch.float64)
+    spread, spans = [], {"pairs": slice(0, k)}
+    for _ in range(12):
+        x = drawn(generator, pool, k)
         x = (x - x.mean(0)) / x.std(0, correction=0)
         z = torch.randn(2000, pool, generator=generator, dtype=torch.float64) @ x / pool**0.5
         draws = (z**2).sum(1)[:, None]
         draws = torch.cat([draws, draws], 1)  # the largest of a family is left alone
-        found = drift.narrowed(draws, {"pairs": slice(0, k)}, pool)
+        excess = excesses(x.mT, spans, torch.ones(k))
+        found = narrowed(draws, ["pairs", "pairs"], [SUM, MAX], excess)
         assert torch.equal(found[:, 1], draws[:, 1])
-        spread.append([float(draws[:, 0].var()), float(found[:, 0].var())])
-    wide, right = np.mean(spread, 0)
-    assert wide > 1.25 * 2 * k
-    assert right == pytest.approx(2 * k, rel=0.1)
+        spread.append([float(draws[:, 0].var()), float(found[:, 0].var()), 2 * excess["pairs"]])
+    wide, right, added = np.mean(spread, 0)
+    assert right == pytest.approx(2 * square, rel=0.06)
+    assert wide - added == pytest.approx(right, rel=1e-6)
+    assert abs(added - 2 * k**2 / pool) > 0.1 * added or drawn not in (volatile, common)
+
+
+def test_what_is_not_drawn_from_the_pool_adds_nothing():
+    x = torch.randn(3, 500, generator=torch.Generator().manual_seed(0))
+    of_two, of_all = pool_excess(x[:2], torch.ones(2)), pool_excess(x, torch.ones(3))
+    assert pool_excess(x, torch.tensor([1.0, 1.0, 0.0])) == pytest.approx(of_two)
+    assert pool_excess(x, torch.full((3,), 0.5)) == pytest.approx(of_all / 4)
+    pairs = [pool_excess(x[[i, j]], torch.ones(2)) for i, j in ((0, 1), (0, 2), (1, 2))]
+    assert sum(pairs) == pytest.approx(of_all)
+    resampled = [np.corrcoef(x[:2, torch.randint(500, (500,))].numpy())[0, 1] for _ in range(2000)]
+    assert np.var(resampled) == pytest.approx(of_two / 2, rel=0.15)  # both orders count
 
 
 # ---- the test

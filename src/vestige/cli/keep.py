@@ -91,6 +91,7 @@ class KeepVerb(output.SeededVerb):
 
         there = Vestige.load(self.output) if self.append else None
         like = None if self.like is None else Vestige.load(self.like)
+        notes: list[str] = []
         with output.progress("keeping", len(STEPS)) as advance:
             if there is None:
                 kept = keep(
@@ -104,15 +105,17 @@ class KeepVerb(output.SeededVerb):
                     allow_copies=self.allow_copies,
                     seed=self.seed,
                     on_step=lambda part: advance(1, f"keeping: {part}"),
+                    on_note=notes.append,
                 )
             else:
-                kept = append(there, self.rows, seed=self.seed)
+                kept = append(there, self.rows, seed=self.seed, on_note=notes.append)
         written = kept.save(self.output)
         if self.fid_stats is not None:
             kept.to_fid_stats(self.fid_stats)
         added = "" if there is None else f"{kept.n - there.n} rows were added. "
         told = f"{added}{kept!r}: {size(written)} in {written}"
-        self.answer({"written": str(written), **summary(kept, written)}, told)
+        said = [f"{note[:1].upper()}{note[1:]}." for note in notes]
+        self.answer({"written": str(written), **summary(kept, written), "notes": notes}, told, *said)
 
     def _run_privately(self, epsilon: float) -> None:
         """The same with an epsilon."""

@@ -63,6 +63,7 @@ def keep(
     seed: int = ...,
     epsilon: None = ...,
     on_step: Callable[[str], None] = ...,
+    on_note: Callable[[str], None] = ...,
 ) -> Vestige: ...
 
 
@@ -103,6 +104,7 @@ def keep(
     unit: str = ROW,
     max_rows: int | None = None,
     on_step: Callable[[str], None] = lambda _: None,
+    on_note: Callable[[str], None] = lambda _: None,
 ) -> Vestige | PrivateVestige:
     """What remains of `rows` when they are deleted: at least 50 of them, an array, a table, images, or a file of these.
 
@@ -145,6 +147,9 @@ def keep(
         `max_rows` rows count, chosen at random.
     on_step
         Is told each part of STEPS as it begins.
+    on_note
+        Is told what was done to rows so that they fit `like`: columns left out or matched by name, unknown texts. What
+        divergences cannot see is a warning besides.
 
     Returns
     -------
@@ -190,7 +195,13 @@ def keep(
             told.sample, held(model, n=n, seed=seed, name="model", owner=OWNER).rows, drop=drop, seed=seed
         ).refuse("model", OWNER)
     frame = Frame.of(told, features, seed=seed) if like is None else like.frame
-    sample = frame.cells(told.sample, data.origin).cells
+    aligned = frame.cells(told.sample, data.origin)
+    sample = aligned.cells
+    if like is not None:
+        for text in aligned.notes:
+            on_note(text)
+        for text in aligned.warnings:
+            warnings.warn(text, VestigeWarning, stacklevel=2)
     usual = UsualCells.of(sample, frame.kinds)
     dictionary = None if like is None else like.test.dictionary
     on_step("moments")
@@ -283,10 +294,16 @@ def rounded_halves(moments: FID, features: Float[Tensor, "k d"]) -> FID:
     return made
 
 
-def append(kept: Vestige, rows: Any, *, seed: int = 0) -> Vestige:  # noqa: ANN401 - whatever `keep` takes
-    """What remains when these rows, at least 50, have come and gone too."""
+def append(
+    kept: Vestige,
+    rows: Any,  # noqa: ANN401 - whatever `keep` takes
+    *,
+    seed: int = 0,
+    on_note: Callable[[str], None] = lambda _: None,
+) -> Vestige:
+    """What remains when these rows, at least 50, have come and gone too; `on_note` as in `keep`."""
     third = kept.third is not None
-    return kept.merge(keep(rows, like=kept, third=third, block=kept.test.block, seed=seed))
+    return kept.merge(keep(rows, like=kept, third=third, block=kept.test.block, seed=seed, on_note=on_note))
 
 
 def added(sketch: Sketch, frame: Frame, cells: Float[Tensor, "n c"], counted: Int[Tensor, " k"]) -> Sketch:

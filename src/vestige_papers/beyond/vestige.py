@@ -589,8 +589,12 @@ class BeyondVestige(Experiment[BeyondVestigeConfig]):
         return super().config(replace(BeyondVestigeConfig(), **own))
 
     def versions(self, config: BeyondVestigeConfig) -> dict[str, int]:
-        """Those of the classifier and of the vestige, where they take part."""
-        used: dict[str, tuple[type, ...]] = {CARRIED: (ClassifierFeatures, Vestige), ORACLE: (ClassifierFeatures,)}
+        """Those of the classifier, of the vestige and of the drift test, where they take part."""
+        used: dict[str, tuple[type, ...]] = {
+            CARRIED: (ClassifierFeatures, Vestige),
+            ORACLE: (ClassifierFeatures,),
+            TABLE: (DriftTest,),
+        }
         own = {kind.__name__: int(getattr(kind, "version", 1)) for kind in used.get(config.part, ())}
         return super().versions(config) | own
 

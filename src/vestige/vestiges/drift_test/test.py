@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -42,6 +43,7 @@ from vestige.vestiges.by_column import LEAST_P, evidence_of, most_of, windows
 from vestige.vestiges.drift_test.columns import MIN_ROWS, MIN_SHARE
 from vestige.vestiges.drift_test.dictionary import FAMILIES, LEARN_ROWS, Dictionary
 from vestige.vestiges.drift_test.given import residual_z
+from vestige.vestiges.drift_test.narrowing import excesses, narrowed
 from vestige.vestiges.drift_test.null import DRAWS, MAX, SUM, Null
 
 MIN_NEW_ROWS, MIN_NEW_BLOCKS = 30, 10
@@ -50,7 +52,6 @@ BLOCK_SIZES = (10, 30, 100, 300, 1000)
 LEARN_SHARE, MOST_LEARN_ROWS = 0.3, 5000
 POOL = 3000  # units that the null is drawn from
 MOST_WORK = 4e9  # functions x units x draws of one product
-MOST_NARROWED = 0.5
 CHUNK = 2048  # rows at a time
 KINDS = ("number", "category")
 
@@ -206,23 +207,6 @@ def _floor(hidden: Float[Tensor, " f"], rows: int, block: int) -> Float[Tensor, 
     return torch.where(hidden > 0, share * (1 - share) / block, 1e-12)
 
 
-def narrowed(draws: Float[Tensor, "b s"], spans: dict[str, slice], pool: int) -> Float[Tensor, "b s"]:
-    """Draws of the sums without the variance that a pool of few units adds to them.
-
-    A sum of k squares of correlation R has the variance 2 tr R^2. Drawn from a pool of N units it has that of the
-    pool's own correlation, whose expected square is larger by k^2 / N: much, where many functions hardly depend on each
-    other. The draws are moved towards their mean by the root of the share that is left, at least a half.
-    """
-    family, kinds = _layout(spans)
-    draws = draws.clone()
-    for s, (name, kind) in enumerate(zip(family, kinds, strict=True)):
-        if kind == SUM:
-            k, mean = spans[name].stop - spans[name].start, draws[:, s].mean()
-            added = 2 * k**2 / pool / float(draws[:, s].var().clamp_min(1e-30))
-            draws[:, s] = mean + (draws[:, s] - mean) * max(1 - added, MOST_NARROWED**2) ** 0.5
-    return draws
-
-
 def drawn_null(
     dictionary: Dictionary,
     pool: Float[Tensor, "f k"],
@@ -258,11 +242,12 @@ def drawn_null(
     shrink = (units_learnt / n) ** 0.5
     p_mean, p_square = p_mean * shrink, both[len(pool) :].mean(1, keepdim=True) * (1 - shrink) + p_square * shrink
     sizes = SIZES if block == 1 else BLOCK_SIZES
+    excess = excesses(centred, spans, (sums.slack() == 0).float())  # of what is hidden little enters a sum
     found = []
     for size in sizes:
         q_mean, q_square = means(size)
         z2 = squared_z(p_mean - hidden / 2, p_square, n, q_mean, q_square, torch.tensor(float(size)), floor, hidden)
-        found.append(narrowed(statistics(z2.T.double(), spans), spans, k))
+        found.append(narrowed(statistics(z2.T.double(), spans), *_layout(spans), excess))
     return Null.fit(torch.stack(found), sizes, *_layout(spans))
 
 
@@ -270,6 +255,7 @@ def drawn_null(
 class DriftTest:
     """FunctionSums of a reference sample under a frozen dictionary, and the null of their differences to new rows."""
 
+    version: ClassVar[int] = 3  # 2: nothing of fewer than 50 rows; 3: the smallest p has its level
     dictionary: Dictionary
     block: int
     moments: FunctionSums
@@ -366,22 +352,27 @@ class DriftTest:
 
     def test(self, new: Float[Tensor, "m c"]) -> DriftFound:
         """Whether the rows `new` come from the distribution of the reference; at least 30 rows (10 blocks)."""
-        owner = "DriftTest.test"
+        cells, q = self._new(new, "DriftTest.test")
+        z2, sign = self._squared_z(q)
+        whole, families = self._judged(z2, q)
+        return DriftFound(whole, families, self._columns(z2, sign, q, cells), self.n, len(cells))
+
+    def p_values(self, new: Float[Tensor, "m c"]) -> tuple[float, dict[str, float]]:
+        """The p-value of "no difference" and that of each family alone, without a look at single columns."""
+        _, q = self._new(new, "DriftTest.p_values")
+        return self._judged(self._squared_z(q)[0], q)
+
+    def _new(self, new: Float[Tensor, "m c"], owner: str) -> tuple[Float[Tensor, "m c"], FunctionSums]:
+        """New rows that are enough, and their sums."""
         cells = _checked(new, self.dictionary.kinds, owner)
         least = MIN_NEW_ROWS if self.block == 1 else MIN_NEW_BLOCKS * self.block
         if len(cells) < least:
             refuse("new", owner, f"at least {least} rows", len(cells))
-        q = moments(self.dictionary, cells, self.block)
-        z2, sign = self._squared_z(q)
-        spans = _spans(self.dictionary)
-        whole, families, _ = self.null.p_values(statistics(z2[None], spans), q.units)
-        return DriftFound(
-            float(whole[0]),
-            dict(zip(self.null.names, families[0].tolist(), strict=True)),
-            self._columns(z2, sign, q, cells),
-            self.n,
-            len(cells),
-        )
+        return cells, moments(self.dictionary, cells, self.block)
+
+    def _judged(self, z2: Float[Tensor, " f"], q: FunctionSums) -> tuple[float, dict[str, float]]:
+        whole, families, _ = self.null.p_values(statistics(z2[None], _spans(self.dictionary)), q.units)
+        return float(whole[0]), dict(zip(self.null.names, families[0].tolist(), strict=True))
 
     def _squared_z(self, q: FunctionSums) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"]]:
         """z^2 of every function, and the sign of new less old."""

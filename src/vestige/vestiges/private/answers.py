@@ -46,8 +46,9 @@ from vestige.ratios.weights.balance import entropy_balance
 from vestige.vestiges.differences import of_shift
 from vestige.vestiges.drift_test import ColumnShift, DriftFound
 from vestige.vestiges.drift_test.columns import CodedColumn
+from vestige.vestiges.drift_test.narrowing import excesses, narrowed
 from vestige.vestiges.drift_test.null import MAX, SUM, Null
-from vestige.vestiges.drift_test.test import narrowed, statistics
+from vestige.vestiges.drift_test.test import statistics
 from vestige.vestiges.lines import METRICS, Found, gathered
 from vestige.vestiges.pairs import Tested
 from vestige.vestiges.private.released import Released
@@ -218,7 +219,8 @@ def drift_of(against: Against) -> Tested:
     n, m, bins = kept.n, against.m, merging.shape[1]
     # Errors as vectors over the functions: of the pooled sampling at unit size, and of the noise.
     sampling, noise = turned(against.sampling(NULL_DRAWS, "null")), turned(against.noise(NULL_DRAWS, "null"))
-    spread = turned(against.values[:: -(-m // POOL)]).var(0)
+    seen = turned(against.values[:: -(-m // POOL)])
+    spread = seen.var(0)
     pooled = ((n * p + m * q) / (n + m))[:bins].clamp(1e-6, 1 - 1e-6)
     variance = spread.clone()
     variance[:bins] = pooled * (1 - pooled)
@@ -234,8 +236,10 @@ def drift_of(against: Against) -> Tested:
     spans["random"] = slice(spans["moments"].stop, len(p))
     spans = {name: span for name, span in spans.items() if span.stop > span.start}
     kinds = [(name, kind) for name in spans for kind in ((SUM,) if name == "random" else (SUM, MAX))]
-    found = narrowed(statistics(draws.square(), spans), spans, min(m, POOL))
-    null = Null.fit(found[None], (m,), *map(list, zip(*kinds, strict=True)))
+    sampled = torch.where(moving, sampled_variance / total.square(), 0.0)
+    names, sorts = map(list, zip(*kinds, strict=True))
+    found = narrowed(statistics(draws.square(), spans), names, sorts, excesses(seen.mT, spans, sampled))
+    null = Null.fit(found[None], (m,), names, sorts)
     whole, families, _ = null.p_values(statistics(z.square()[None], spans), m)
     shifts = _shifts(z, owners, words, null, kinds, m)
     schema = kept.query.schema
