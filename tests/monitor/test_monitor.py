@@ -52,6 +52,13 @@ def test_opened_anew_before_every_step_it_goes_on_with_the_same_bits(tmp_path):
     assert when.tzinfo is not None
 
 
+def test_a_folder_is_opened_or_created(tmp_path):
+    with pytest.raises(
+        InputError, match=r"^The 'folder' of Monitor must be opened by Monitor\.open, or made by Monitor"
+    ):
+        Monitor(tmp_path / "judge")
+
+
 def test_only_the_newest_state_is_kept_and_old_steps_are_never_touched(tmp_path):
     monitor = walk(Monitor.create(tmp_path, chain=CHAIN), 3)
     before = contents(tmp_path)

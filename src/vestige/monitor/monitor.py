@@ -71,7 +71,9 @@ class SeenRows(NamedTuple):
 class Monitor:
     """The judge of one generator; made by `Monitor.create` or `Monitor.open`."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder | str | Path) -> None:
+        if not isinstance(folder, Folder):
+            checks.refuse("folder", "Monitor", "opened by Monitor.open, or made by Monitor.create", folder)
         self._folder = folder
         self._settings: MonitorSettings
         self._parts: Parts  # the step that each part of the folder is from
