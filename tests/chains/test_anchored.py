@@ -37,6 +37,26 @@ def test_modes_that_melt_are_followed():
     assert found.depth == 2
 
 
+def ring(n, seed, filled=0.0):
+    """Rows on a thick ring, of which a share lies in its middle."""
+    g = torch.Generator().manual_seed(seed)
+    angle, noise = torch.rand(n, generator=g) * 2 * math.pi, torch.randn(n, 2, generator=g)
+    on = torch.stack([angle.cos(), angle.sin()], 1) * 4 + 0.3 * noise
+    inside = torch.rand(n, 1, generator=g) < filled
+    return torch.where(inside, 0.5 * noise, on).double()
+
+
+@quiet
+def test_what_the_model_makes_where_the_data_has_nothing_is_at_least():
+    chain = Chain(names=("reverse_kl", "js"))
+    chain.step({0: ring(800, 0)}, {0: ring(800, 1)})
+    assert "lies where the data has no rows" not in chain.report_.tasks[0].estimates["reverse_kl"].reason
+    chain.step(model={0: ring(800, 2, filled=0.3)})
+    found = chain.report_.tasks[0].estimates["reverse_kl"]
+    assert found.verdict == "at least"
+    assert "% of the model lies where the data has no rows" in found.reason
+
+
 def test_the_fast_preset_is_a_set_of_options_and_finds_the_same():
     fast = Chain(preset="fast").strategy
     slow = Chain().strategy

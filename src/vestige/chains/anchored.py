@@ -47,6 +47,7 @@ from vestige.ratios import LSIF, ULSIF, Bridge, FGANRatio, KLIEPNet, Logistic, R
 from vestige.ratios.base import Sample
 from vestige.ratios.coarse import with_rounded_coordinates
 from vestige.ratios.cross_fit import CrossFit, HeldOutFit, calibrated, cross_fit, fold_by_fold, with_fewer_rows
+from vestige.ratios.support import reach
 from vestige.ratios.weights.balance import balance_to
 from vestige.vestiges.reference import on_log_grid
 
@@ -94,7 +95,8 @@ class Anchored(Strategy[dict[int, TaskState]]):
     """Each task's first generated samples, weighted, take the place of its data ever after."""
 
     name: ClassVar[str] = "anchored"
-    version: ClassVar[int] = 3  # 2: five folds, tame coordinates, a second fit; 3: what is kept of the data is rounded
+    # 2: five folds, tame coordinates, a second fit; 3: what is kept of the data is rounded; 4: what is out of reach
+    version: ClassVar[int] = 4
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "fast": {
             "folds": 2,
@@ -197,7 +199,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
         anchors = self.reweighted(p, None, q, fit.log_ratio_q, inherited=1 / len(p), gap=fit.gap, seed=seed)
         anchors = replace(anchors, unlearnt=_moved(fit))
         # the data itself is averaged over; what the anchors are worth is said already, for the steps to come
-        found = self.found(anchors, Points(fit.log_ratio_p, None, None), fit.log_ratio_q, fit)
+        found = self.found(anchors, Points(fit.log_ratio_p, None, None), fit.log_ratio_q, fit, (p, q), seed)
         return TaskState(anchors, (), fit.ratio), replace(found, inherited=0.0, unlearnt=0.0, moved=True)
 
     def advance(self, state: TaskState, q: Tensor, seed: int) -> tuple[TaskState, TaskLogRatios]:
@@ -205,10 +207,21 @@ class Anchored(Strategy[dict[int, TaskState]]):
         anchors = state.anchors
         fit = self.fit_step(anchors.samples, q, anchors.weights, state.newest, seed)
         points = Points(fit.log_ratio_p, anchors.weights, anchors.log_ratio)
-        return TaskState(anchors, (), fit.ratio), replace(self.found(anchors, points, fit.log_ratio_q, fit), depth=2)
+        found = self.found(anchors, points, fit.log_ratio_q, fit, (anchors.samples, q), seed)
+        return TaskState(anchors, (), fit.ratio), replace(found, depth=2)
 
-    def found(self, anchors: AnchorSamples, points: Points, log_ratio_q: Tensor, fit: HeldOutFit) -> TaskLogRatios:
-        """Log-ratios of a step, with their terms averaged over `points`."""
+    def found(
+        self,
+        anchors: AnchorSamples,
+        points: Points,
+        log_ratio_q: Tensor,
+        fit: HeldOutFit,
+        rows: tuple[Tensor, Tensor],
+        seed: int,
+    ) -> TaskLogRatios:
+        """Log-ratios of a step, with their terms averaged over `points`, which are the first of the `rows`."""
+        sides = points.log_ratio, log_ratio_q
+        reached = reach(*rows, *sides, p_weights=points.weights, seed=seed) if self.second else None
         return TaskLogRatios(
             log_ratio_q,
             points.log_ratio,
@@ -222,6 +235,7 @@ class Anchored(Strategy[dict[int, TaskState]]):
             bridged=bridged(fit.ratio),
             fewer=fit.fewer,
             unlearnt=anchors.unlearnt,
+            reach=reached,
         )
 
     def reweighted(
@@ -288,7 +302,7 @@ class Keyframe(Anchored):
         fit = self.fit_step(key.samples, q, None, state.newest, seed)
         log_ratio_q = torch.stack([step.log_ratio(q) for step in state.keys]).sum(0) + fit.log_ratio_q
         points = Points(key.log_ratio + fit.log_ratio_p, key.weights, key.log_ratio)
-        found = self.found(key, points, log_ratio_q, fit)
+        found = self.found(key, points, log_ratio_q, fit, (key.samples, q), seed)
         fewer = (
             None if fit.fewer is None else (key.log_ratio + fit.fewer[0], log_ratio_q + fit.fewer[1] - fit.log_ratio_q)
         )

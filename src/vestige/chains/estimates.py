@@ -1,9 +1,10 @@
 """From log-ratios to estimates: the value of each divergence, its error, its verdict, and what other ways give.
 
 Where a step was fitted twice, on all rows and on fewer, its values, intervals and verdicts are those of
-`divergences.learnt`, and the error of the anchors' weights is added on either side (`_carried`). What follows is for
-steps without a second fit. Where draws of a vestige stand for the data, what was measured of them at arrival is known
-to be their whole error, and intervals are widened by it (`vestiges.widening`) instead.
+`divergences.learnt`, the error of the anchors' weights is added on either side (`_carried`), and what is out of reach
+of either side has the last word (`ratios.support`). What follows is for steps without a second fit. Where draws of a
+vestige stand for the data, what was measured of them at arrival is known to be their whole error, and intervals are
+widened by it (`vestiges.widening`) instead.
 
 Two-sided forms on held-out log-ratios where there are anchor samples for p, Eq. 4 of CDRE where there are none. The
 standard error is the influence form of `divergences.estimate` for ratios that were learnt; the one-step form may move
@@ -64,6 +65,7 @@ from vestige.core.numerics import weighted_mean
 from vestige.ratios import divergences
 from vestige.ratios.divergences.estimate import Side
 from vestige.ratios.divergences.learnt import Refit, one_step
+from vestige.ratios.support import verdict
 from vestige.vestiges.widening import ErrorLimits, widened
 
 # Plain averages, whatever their tails: what one is worth is said by its tail index, not by a refusal.
@@ -145,7 +147,9 @@ def estimated(found: TaskLogRatios, names: Iterable[str], *, level: float, limit
     p, q = Side.of(found.log_ratio_p, found.p_weights), Side.of(found.log_ratio_q)
     if found.fewer is not None:
         out = divergences.learnt(names, p, q, Refit(p, q, *found.fewer), level=level)
-        return {name: _carried(e, p, found, limits) for name, e in out.items()} if found.p_weights is not None else out
+        if found.p_weights is not None:
+            out = {name: _carried(e, p, found, limits) for name, e in out.items()}
+        return out if found.reach is None else {name: verdict(name, e, found.reach) for name, e in out.items()}
     sides = found.log_ratio_q, found.log_ratio_p
     out = divergences.estimates(names, *sides, p_weights=found.p_weights, error="influence", level=level)
     for name, e in out.items():

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige.core import Estimate
+from vestige.ratios.support import Reach
 from vestige.vestiges import Vestige
 from vestige.vestiges.widening import ErrorLimits
 
@@ -56,6 +57,7 @@ class TaskLogRatios:
     members: Float[Tensor, "m n_q"] | None = None  # log_ratio_q of each member of an ensemble
     fewer: tuple[Float[Tensor, " n_p"], Float[Tensor, " n_q"]] | None = None  # both by a fit that saw fewer rows
     unlearnt: float = 0.0  # movement of the KL that the anchors' weights rest on
+    reach: Reach | None = None  # what of p and of q is out of the other's reach
     errors: ErrorLimits | None = None  # how far the draws of a vestige are from the data that they stand for
     all_q: Float[Tensor, " all_q"] | None = None  # of every sample, where only some were averaged over
     p_value: float = math.nan  # of "nothing has changed"
