@@ -6,8 +6,12 @@ stands against a boosting classifier that keeps the rows: it is trained on one h
 the other half are ranked (one-sided Mann-Whitney test, 5 %), which needs no permutation to have its level. Guilty: of
 the drifts that change one column, how often that column is first in the order of `compare`, which always has one, and
 how often it is named as different, with rows and with a vestige; and, of rows without any drift, how often any is.
-The order was chosen on other tables (two of `level`, six made for it): some two hundred orders were looked at. What
-was missed with a vestige on the first twelve references added the mean of residuals; eight more were drawn after that.
+The order was chosen on other tables (two of `level`, twelve made for it): some two hundred and twenty orders were
+looked at. What was missed with a vestige on the first twelve references added the mean of residuals, and eight more
+were drawn after that. That most of what was missed on these twenty were categories led to the mean of 1/p over kinds of
+evidence in place of the smallest p. Of 616 drifts of six made tables it has 505 first where the smallest p has 499 with
+rows, and 489 where that has 487 with a vestige: of some twenty variants none was clearly better, and the simplest was
+taken. References from the twentieth on were drawn after that.
 
     python -m benchmarks drift                     # tables of what is stored
     python -m benchmarks drift --markdown
@@ -45,13 +49,13 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "benchmarks" / "results" / "drift"
 # Of the test, and of the order of columns: results of an older one are measured again.
-VERSIONS = {"level": 3, "power": 3, "guilty": 5}
+VERSIONS = {"level": 3, "power": 3, "guilty": 6}
 DATA = Path(os.environ.get("VESTIGE_DATA", Path.home() / ".cache" / "vestige"))
 ALPHA = 0.05
 REFERENCES, TESTS = 50, 42
 POWER_REFERENCES, POWER_N = 16, 5000
 POWER_SIZES = (500, 2000)
-GUILTY_REFERENCES = 20
+GUILTY_REFERENCES = 28
 Cells = np.ndarray
 Draw = Callable[[np.random.Generator, int], Cells]
 

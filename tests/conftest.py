@@ -32,8 +32,7 @@ class Few:
 def pytest_runtest_setup(item):
     """Before any fixture of the test; `full_training` is for a test of the numbers, `few_steps` for one that is not."""
     place = item.path.relative_to(Path(__file__).parent).parts[0]
-    usual = place not in Few.full and item.get_closest_marker("slow") is None
-    few = usual or item.get_closest_marker("few_steps") is not None
+    few = place not in Few.full or item.get_closest_marker("few_steps") is not None
     Few.now = few and item.get_closest_marker("full_training") is None
 
 

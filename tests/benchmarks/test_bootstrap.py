@@ -2,9 +2,12 @@
 
 import warnings
 
+import pytest
+
 from benchmarks import bootstrap
 
 
+@pytest.mark.slow
 def test_both_sides_are_timed_on_the_same_resamples(monkeypatch):
     for name, value in {"FITS": 32, "PEER_FITS": 2, "JUDGED": 2, "N": 20, "STEPS": 5, "TEST": 40}.items():
         monkeypatch.setattr(bootstrap, name, value)

@@ -50,6 +50,7 @@ def test_a_point_has_time_memory_and_what_stands_beside_it(name):
         assert point["peak"] > point["added"] >= 0
 
 
+@pytest.mark.slow
 def test_memory_and_time_are_those_of_the_call():
     held = []
 

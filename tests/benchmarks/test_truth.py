@@ -219,6 +219,7 @@ def test_a_comparison_is_a_row_with_all_that_is_stored():
     assert all(math.isfinite(one.point) for one in judged)
 
 
+@pytest.mark.slow
 def test_a_drift_is_a_row_a_step():
     found = cells.measure(Cell("drift", "shift-shrink-d4", "gauss", 300, 300))
     assert [r["step"] for r in found] == [1, 2, 3, 4, 5, 6]

@@ -186,6 +186,7 @@ def test_the_report_says_that_a_step_was_bridged_and_the_chain_goes_on(strategy,
 
 
 @pytest.mark.slow
+@pytest.mark.full_training
 @quiet
 def test_a_jump_of_eighteen_nats_inside_a_chain():
     chain = Chain(names=["kl", "js"])

@@ -302,6 +302,7 @@ def test_the_same_seed_gives_the_same_bits_and_arguments_stay_as_they_are():
 
 
 @pytest.mark.slow
+@pytest.mark.full_training
 @quiet
 def test_the_accuracy_of_the_default_on_drifting_gaussians():
     allowed = {5: {"kl": 0.05, "js": 0.05, "hellinger2": 0.05, "reverse_kl": 0.08}}

@@ -80,6 +80,7 @@ def test_while_the_data_is_here_numbers_come_from_the_data_itself():
     assert arrival.p_value < 1e-6
 
 
+@pytest.mark.slow
 @quiet
 def test_a_step_may_have_samples_of_some_tasks_and_none_of_a_new_one():
     chain = Chain("vestige", names=("js",), **SHORT)

@@ -29,6 +29,7 @@ def pair(tmp_path):
     return [str(tmp_path / "real.csv"), str(tmp_path / "fake.csv")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_the_rows_come_back_with_weights_that_scikit_learn_takes(tmp_path, pair, ending, capsys):
     out = tmp_path / f"train.{ending}"
@@ -70,6 +71,7 @@ def test_for_people(tmp_path, pair, capsys):
     assert len(pd.read_parquet(out)) == 120
 
 
+@pytest.mark.slow
 def test_without_a_label_nothing_is_validated(tmp_path, pair, capsys):
     out = tmp_path / "train.parquet"
     assert main(["augment", *pair, "-o", str(out), "--drop", "day", "--column", "w", "--seed", "3"]) == 0

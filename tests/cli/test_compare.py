@@ -75,6 +75,7 @@ def test_for_people(arrays, capsys):
     assert out.rstrip().splitlines()[-1].startswith("The rows of far.npy differ")
 
 
+@pytest.mark.slow
 def test_refusals_stand_in_the_table(tmp_path, arrays, capsys):
     np.save(tmp_path / "away.npy", np.random.default_rng(1).normal(size=(300, 2)) / 5 + 6)
     assert main(["compare", arrays["real"], str(tmp_path / "away.npy"), *FAST]) == 0
@@ -87,6 +88,7 @@ def test_refusals_stand_in_the_table(tmp_path, arrays, capsys):
     assert found["divergences"]["js"]["value"] == pytest.approx(0.69, abs=0.02)
 
 
+@pytest.mark.slow
 def test_weights_stand_beside(tmp_path, arrays, capsys):
     x = np.load(arrays["far"])
     np.save(tmp_path / "w.npy", np.exp(1 - x.sum(1)))  # the exact ratio of the two laws
@@ -140,6 +142,7 @@ def test_tables_of_every_kind(tmp_path, capsys):
     assert "days since 1970" in out
 
 
+@pytest.mark.slow
 def test_tables_are_standardised_and_arrays_are_not(tmp_path, capsys):
     for name, seed in (("a", 0), ("b", 1)):
         frame = pd.DataFrame(np.random.default_rng(seed).normal(size=(200, 2)) * [1, 1000], columns=["u", "v"])
@@ -170,6 +173,7 @@ def test_misuse(arrays, capsys, argv, sentence):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_answer(arrays, capsys):
     first, second = (answer([arrays["real"], arrays["far"], "--seed", "3"], capsys) for _ in range(2))
     assert first == second

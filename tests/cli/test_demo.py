@@ -42,6 +42,7 @@ def test_the_same_seed_gives_the_same_json(demo_run, tmp_path, capsys):
     assert told == plain(demo_run.found.to_json()) | {"page": str(tmp_path / "index.html")}
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_early_leaves_no_page(tmp_path, monkeypatch):
     def stop(*_args, **_options):
         raise KeyboardInterrupt

@@ -94,6 +94,7 @@ def test_merging_adds_the_rows_up(kept, tmp_path, capsys):
     np.testing.assert_allclose(found.moments.whole().mean, mean, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_appending_is_merging_with_what_is_there(kept, tmp_path, capsys):
     out = tmp_path / "a.vestige"
     shutil.copy(kept / "0.vestige", out)
@@ -129,6 +130,7 @@ def test_a_first_missing_number_is_a_warning_where_rows_are_kept_alike(kept):
         keep(rows, like=Vestige.load(kept / "0.vestige"))
 
 
+@pytest.mark.slow
 def test_appending_keeps_third_moments_if_there_are_any(kept, tmp_path):
     out = str(tmp_path / "a.vestige")
     assert main(["keep", str(kept / "0.parquet"), "-o", out, "--third-moments"]) == 0
@@ -136,6 +138,7 @@ def test_appending_keeps_third_moments_if_there_are_any(kept, tmp_path):
     assert Vestige.load(out).third.n_ == 600
 
 
+@pytest.mark.slow
 def test_those_that_were_not_kept_alike_are_refused_by_name(kept, tmp_path, capsys):
     assert main(["keep", str(kept / "2.parquet"), "-o", str(tmp_path / "c.vestige")]) == 0
     capsys.readouterr()

@@ -54,6 +54,7 @@ def test_show_states_the_promise_and_what_it_covers(folder, capsys):
     assert "epsilon 2, delta 1e-06" in printed
 
 
+@pytest.mark.slow
 def test_comparing_prints_what_is_known_and_refuses_the_rest(folder, capsys):
     found = told(capsys, "compare", f"{folder}/0.vestige", f"{folder}/1.parquet", "--estimator", "ulsif")
     assert found["p_value"] > 0.001

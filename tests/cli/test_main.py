@@ -194,6 +194,7 @@ def test_a_reader_that_leaves_early_is_met_with_silence(argv):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_waiting_command_with_130():
     argv = [*VESTIGE, "matrix", "-"]
     # A shell that runs this in the background has it ignore the signal, and a child inherits that.
@@ -210,6 +211,7 @@ def test_ctrl_c_ends_a_waiting_command_with_130():
     assert (waiting.returncode, out, err) == (130, "", "Interrupted.\n")
 
 
+@pytest.mark.slow
 def test_the_module_is_the_command():
     done = subprocess.run([*VESTIGE, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"vestige {vestige.__version__}\n"
@@ -218,6 +220,7 @@ def test_the_module_is_the_command():
     assert "Traceback" not in misused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
 def test_an_answer_that_does_not_fit_is_a_sentence_and_1(tmp_path):
     (tmp_path / "R.csv").write_text("0.5,\n0.4,0.6\n")

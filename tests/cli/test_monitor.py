@@ -54,6 +54,7 @@ def test_a_life(tmp_path, drawn, capsys):
     assert "cats" in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_life_of_incoming_data(tmp_path, drawn, capsys):
     """No generator anywhere: the data, a month like it, and one that is not."""
     where = str(tmp_path / "m")
@@ -113,6 +114,7 @@ def refuse(monkeypatch, *tasks):
     monkeypatch.setattr(chain_module, "report_of", refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("watched", "refused", "code"),
     [

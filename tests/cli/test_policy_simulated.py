@@ -32,6 +32,7 @@ def trained(tmp_path_factory, cache):
     return out
 
 
+@pytest.mark.slow
 def test_train_writes_a_policy_for_each_number_of_steps(trained):
     first, last = (GaussianPolicy.load(trained / f"Pendulum-v1-{n}.json") for n in (2000, 4096))
     assert first.widths == (3, 1)

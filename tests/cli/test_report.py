@@ -47,6 +47,7 @@ def test_the_page_can_stand_alone(runs, capsys):
     assert "files of" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_several_experiments_make_an_index_and_a_page_each(runs, capsys):
     bare().save(runs / "runs" / "mine")
     assert main(["report"]) == 0

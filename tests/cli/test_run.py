@@ -103,6 +103,7 @@ def means(folder):
     return sorted((record["seed"], f"{record['values']['mean']:.4g}") for record in found)
 
 
+@pytest.mark.slow
 def test_a_grid_from_the_command_to_the_record(monkeypatch, tmp_path, capsys):
     from border import Border
 

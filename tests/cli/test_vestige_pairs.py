@@ -55,6 +55,7 @@ def test_a_table_for_people(folder, capsys):
     assert "Columns that differ by themselves: age, mean " in last
 
 
+@pytest.mark.slow
 def test_for_machines(folder, capsys):
     assert main(["compare", str(folder / "cats.vestige"), str(folder / "new.parquet"), *FAST, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -69,6 +70,7 @@ def test_for_machines(folder, capsys):
     assert any("'Age'" in note for note in found["notes"])
 
 
+@pytest.mark.slow
 def test_draws_that_are_out_of_reach_are_called_draws(folder, capsys):
     assert main(["compare", str(folder / "array.vestige"), str(folder / "lost.npy"), *FAST]) == 0
     out = capsys.readouterr().out
@@ -80,6 +82,7 @@ def test_draws_that_are_out_of_reach_are_called_draws(folder, capsys):
     assert min(shown) > 4  # the cluster that was lost
 
 
+@pytest.mark.slow
 def test_new_rows_where_the_data_had_none(folder, capsys):
     assert main(["compare", str(folder / "array.vestige"), str(folder / "away.npy"), *FAST]) == 0
     out = capsys.readouterr().out
@@ -89,6 +92,7 @@ def test_new_rows_where_the_data_had_none(folder, capsys):
     assert min(float(line.split("│")[3]) for line in table[4:9]) > 15  # clipped at 20 spreads
 
 
+@pytest.mark.slow
 def test_weights_and_figures_after_weighting(folder, tmp_path, capsys):
     out = tmp_path / "w.npy"
     pair = [str(folder / "cats.vestige"), str(folder / "new.parquet")]

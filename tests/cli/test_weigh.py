@@ -54,6 +54,7 @@ def test_tempering(tmp_path, pair, capsys):
     assert json.loads(capsys.readouterr().out)["alpha"] < 1
 
 
+@pytest.mark.slow
 def test_bootstrap_intervals(tmp_path, pair, capsys):
     out = tmp_path / "w.npy"
     assert main(["weigh", *pair, "-o", str(out), "--bootstrap", "5", *FAST]) == 0
@@ -108,6 +109,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, pair, capsys, monkey
     assert sorted(os.listdir(tmp_path)) == before
 
 
+@pytest.mark.slow
 def test_unreliable_weights_are_not_written(tmp_path, pair, capsys):
     np.save(tmp_path / "away.npy", np.random.default_rng(1).normal(size=(300, 1)) / 9 + 30)
     argv = ["weigh", pair[0], str(tmp_path / "away.npy"), "-o", str(tmp_path / "w.npy"), *FAST]
@@ -148,6 +150,7 @@ def test_the_same_seed_gives_the_same_weights(tmp_path, pair):
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
+@pytest.mark.slow
 def test_what_weigh_writes_compare_reads(tmp_path, pair, capsys):
     out = tmp_path / "w.npz"
     assert main(["weigh", *pair, "-o", str(out), *FAST]) == 0
@@ -157,6 +160,7 @@ def test_what_weigh_writes_compare_reads(tmp_path, pair, capsys):
     assert found["weighted"]["divergences"]["js"]["value"] < found["divergences"]["js"]["value"] / 2
 
 
+@pytest.mark.slow
 @pytest.mark.full_training
 def test_weights_that_cannot_reach_part_of_the_data_are_not_written(tmp_path, capsys):
     rng = np.random.default_rng(0)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from vestige.core.machine import free_memory
 
 ASKED = """
@@ -13,6 +15,7 @@ print(free_memory())
 """
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_process_counts():
     assert free_memory() > 1e8
     done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=True)

@@ -34,6 +34,7 @@ def gaussian(mean, deviation, seed):
     return torch.tensor(mean) + deviation * noise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"), KINDS, ids=lambda v: "-".join(map(str, v.values())) if isinstance(v, dict) else v
 )

@@ -172,6 +172,7 @@ class TestGenerator:
         assert generator.report_["replayed"] == []
         assert generator.sample_each([0, 1, 2]).shape == (3, SIDE, SIDE)
 
+    @pytest.mark.slow
     def test_replay_is_its_own_samples_unless_given(self, name):
         """Without replay it forgets; what it draws itself holds it; one network a condition needs neither."""
         # gates protect a condition as well, so they are open here

@@ -35,6 +35,7 @@ def two_means():
     return generator.fit(x, torch.tensor([0, 2]).repeat_interleave(640), seed=3)
 
 
+@pytest.mark.slow
 def test_each_condition_is_learnt_by_itself(two_means):
     for c, mean, scale in ((0, 3.0, 0.5), (2, -1.0, 1.0)):
         drawn = two_means.sample(4000, c, seed=1)
@@ -75,6 +76,7 @@ def test_the_mean_of_the_weights_is_kept_if_it_is_asked_for():
             torch.testing.assert_close(averaged[k], held * first[k] + (1 - held) * second[k], atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_only_generators_of_what_was_learnt_are_held_and_stored(two_means, tmp_path):
     state = two_means.state_dict()
     assert {".".join(key.split(".")[:2]) for key in state} == {"json", "spread_", "generators_.0", "generators_.2"}

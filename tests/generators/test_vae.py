@@ -94,6 +94,7 @@ def replace_pairs(vae):
     return other
 
 
+@pytest.mark.slow
 def test_what_was_drawn_from_a_code_stays_nearly_the_same():
     """The point of pairs: after another condition was learnt, the same code gives nearly the same sample."""
     moved = {}
@@ -139,6 +140,7 @@ def test_scale_is_there_and_back():
     torch.testing.assert_close(scale.back(standard), x)
 
 
+@pytest.mark.slow
 def test_the_noise_never_falls_below_its_floor():
     """A constant column has no noise of its own: its samples vary by the floor alone."""
     x = draws(500, 4)
@@ -147,6 +149,7 @@ def test_the_noise_never_falls_below_its_floor():
     assert float(vae.sample(4000, 0)[:, 3].std()) > 0.19
 
 
+@pytest.mark.slow
 def test_codes_tell_samples_apart_and_need_no_condition():
     data = blobs(n_classes=2, per_class=200)
     x, y = data.floats(data.train_x), data.train_y

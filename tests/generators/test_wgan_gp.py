@@ -78,6 +78,7 @@ def test_points_lie_between_a_real_and_a_generated_row_of_one_condition():
     assert float(terms["critic"].detach()) == pytest.approx(7.0 - distance, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_critic_finds_the_wasserstein_distance_of_two_gaussians():
     """N(3, 1) and N(0, 1) are W = 3 apart; a slope s costs penalty (s - 1)^2, so the best is 1 + W / (2 penalty)."""
     made = {"shape": (1,), "conditions": 1, "hidden": (4,), "critic_hidden": (16,), "bounded": False, "penalty": 10.0}

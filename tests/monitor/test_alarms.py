@@ -217,6 +217,7 @@ def fired_and_refused(chains, steps=10, n=1000):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.full_training
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 def test_a_chain_that_does_not_drift_fires_none():
@@ -226,6 +227,7 @@ def test_a_chain_that_does_not_drift_fires_none():
 
 
 @pytest.mark.slow
+@pytest.mark.full_training
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 def test_thirty_chains_that_do_not_drift_fire_none():
     fires, untold = fired_and_refused(range(30))

@@ -29,6 +29,7 @@ def walked(folder, **options):
     return monitor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "keep_moments"), [("anchored", False), ("keyframe", True), ("every-step", True)])
 def test_no_file_holds_a_real_value(name, keep_moments, tmp_path):
     monitor = walked(tmp_path, chain=CHAINS[name], keep_moments=keep_moments)

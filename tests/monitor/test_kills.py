@@ -16,6 +16,7 @@ def run(folder, *wanted):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_handful_of_kills_and_two_processes_at_once(tmp_path):
     seen = run(tmp_path, "every=11", "made=9", "two=4")
     assert seen["every"]["kills"] > 6

@@ -65,6 +65,7 @@ def test_known_cases_as_the_papers_have_them():
     assert "retrains" not in PUBLISHED["SI, Split MNIST"].facts, "nobody at hand says so"
 
 
+@pytest.mark.slow
 def test_units_run_reload_and_name_their_places(tmp_path):
     wanted = ("DGR, MNIST then SVHN", "SI, Split MNIST", "RWalk Table 2, CIFAR-100")
     units = [u for u in runner.plan("beyond-audit", tmp_path, preset="smoke") if u.config.evaluation in wanted]

@@ -20,6 +20,7 @@ def records(tmp_path_factory):
     return run_smoke(NAME, tmp_path_factory.mktemp("augment"))
 
 
+@pytest.mark.slow
 def test_every_case_runs_and_is_read(records):
     assert {r.config["case"] for r in records} == set(CASES)
     lines, figures = read(NAME, records)

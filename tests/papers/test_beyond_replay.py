@@ -36,6 +36,7 @@ TINY = dataclasses.replace(
 )
 
 
+@pytest.mark.slow
 def test_a_smoke_run_reloads_and_is_read(tmp_path):
     smaller = {"data": "digits", "generator": SKEWED, "epochs": 1, "steps": 8, "per_class": 50}
     units = runner.plan("beyond-replay", tmp_path, preset="smoke", seeds=1, overrides=smaller)
@@ -92,6 +93,7 @@ def test_a_skewed_generator_learns_from_fewer_rows_and_the_last_task_teaches_nob
     assert learner.replay_.generators[0].known_ == (0,)
 
 
+@pytest.mark.slow
 def test_the_controls_have_the_weights_that_they_say():
     told = {}
     x = torch.rand(200, 6, 6)

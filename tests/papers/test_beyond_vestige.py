@@ -25,6 +25,7 @@ def test_smoke_runs_reload_and_are_read(tmp_path):
     assert EXPERIMENT.by_rule(records).word in ("reproduced", "partly", "not")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [CARRIED, ORACLE, TABLE, CHAIN])
 def test_a_part_runs(part):
     arms = [arm for arm in EXPERIMENT.arms(EXPERIMENT.presets["smoke"]) if arm.part == part]

@@ -68,6 +68,7 @@ def test_the_fitted_follower_is_the_closed_form_between_sample_moments():
     assert found == pytest.approx(by_hand / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 def test_the_papers_method_is_eq_4_averaged_over_tasks():
     bed = gaussians(2, n_steps=2, multi_task=True)

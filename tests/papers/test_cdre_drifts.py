@@ -32,6 +32,7 @@ def one_dimension(log_p, log_q):
     return [quad(part, -60, 60, limit=2000, epsabs=1e-11, points=[-3, 0, 3])[0] for part in parts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t", [1, 5, 10])
 def test_melting_is_a_drift_along_the_diagonal(t):
     """Across the diagonal both laws are N(0, 1); along it two modes at +-reach sqrt 2."""
@@ -49,6 +50,7 @@ def test_melting_is_a_drift_along_the_diagonal(t):
         assert bed.true("kl", 10) == pytest.approx(3.1175, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_skewed_has_independent_axes_in_its_own_basis():
     bed = skewed()
     p, q = bed.p(), bed.q(10)
@@ -91,6 +93,7 @@ def test_sinh_arcsinh_rows_are_what_the_formula_says():
     torch.testing.assert_close(one.log_prob(x), Normal(straight, 2.0).log_prob(x)[:, 0])
 
 
+@pytest.mark.slow
 def test_the_mixture_is_that_of_torch_and_its_truth_is_that_of_fresh_rows():
     bed = mixture()
     p, q = bed.p(), bed.q(30)

@@ -65,6 +65,7 @@ def test_the_three_way_drift_changes_the_parity_of_three_signs_and_no_pair(drawn
     assert abs(np.mean(np.prod(after, 0)) - np.mean(np.prod(before, 0))) > 0.3
 
 
+@pytest.mark.slow
 def test_the_classifier_finds_a_drift_and_nothing_where_there_is_none(drawn):
     table, rows, _ = drawn
     p, rest = rows[:2000], rows[2000:]

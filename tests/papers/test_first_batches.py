@@ -213,6 +213,7 @@ def test_each_batch_is_read_before_and_after_it_trains(at_task_b):
     assert found.ratio().isnan().tolist() == [True, False, False, False]
 
 
+@pytest.mark.slow
 def test_the_same_seed_reads_the_same(at_task_b):
     first, second, third = (watch(*at_task_b(), seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first.before["predictive"], second.before["predictive"])

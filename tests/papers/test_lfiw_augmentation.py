@@ -40,6 +40,7 @@ def drawn(tmp_path_factory):
     return out, [f.record for f in runner.run(runner.plan("lfiw-table2", out, preset="smoke"))]
 
 
+@pytest.mark.slow
 def test_table_and_figure_read_the_same_records(drawn):
     out, records = drawn
     for experiment in (TABLE, FIGURE):
@@ -74,6 +75,7 @@ def test_both_dagans_of_a_seed_are_held_against_the_same_classifier_of_real_rows
     assert torch.equal(first.values["D_cl"], second.values["D_cl"])
 
 
+@pytest.mark.slow
 def test_a_table_smoke_runs_reloads_and_is_read(tmp_path):
     units = runner.plan("lfiw-table2-covtype", tmp_path, preset="smoke")
     records = [f.record for f in runner.run(units)]

@@ -19,6 +19,7 @@ def quiet(share, words):
     """Nobody listens."""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 def test_smoke_runs_reload_and_are_read(tmp_path):
     units = runner.plan("lfiw-fig1", tmp_path, preset="smoke")

@@ -57,6 +57,7 @@ def test_a_method_that_the_paper_did_not_run_is_refused():
         printed("permuted-mnist", "ewc_huszar")
 
 
+@pytest.mark.slow
 def test_a_variance_as_small_as_printed_learns_nothing_after_the_first_task():
     def diagonal(epochs, **fields):
         stream = split(blobs(per_class=300), 2, train_logits="all")

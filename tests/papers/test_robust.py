@@ -70,6 +70,7 @@ def single_head(tmp_path_factory):
     return run_smoke("robust-fig6", tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.slow
 def test_fig6_runs_and_is_read(single_head):
     lines, figures = read("robust-fig6", single_head)
     labels = [x.label for x in lines]
@@ -101,6 +102,7 @@ def test_uncertainty_is_measured_for_vcl_and_read_by_fig16_and_fig18(single_head
     assert len(figures) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["robust-fig5", "robust-fig9", "robust-search"])
 def test_units_run_and_reload(name, tmp_path):
     records = run_smoke(name, tmp_path, units=2)

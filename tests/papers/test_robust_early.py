@@ -65,6 +65,7 @@ def smoke(tmp_path_factory):
 # Runs
 
 
+@pytest.mark.slow
 def test_records_reload_and_the_three_figures_share_them(smoke):
     out, records = smoke
     assert [r.config["tasks"] for r in records] == ["split", "permuted"]

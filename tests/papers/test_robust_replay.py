@@ -61,6 +61,7 @@ def smoke(tmp_path_factory):
     return unit.finished()
 
 
+@pytest.mark.slow
 def test_vgr_runs_and_is_read_by_every_figure(smoke):
     assert smoke.config["experiment"] == "robust-fig11"
     assert set(smoke.matrices) == {"single", "multi"}

@@ -20,6 +20,7 @@ def records(tmp_path_factory):
     return run_smoke(NAME, tmp_path_factory.mktemp("scenarios"))
 
 
+@pytest.mark.slow
 def test_every_arm_runs_and_is_read(records):
     assert len(records) == 3 * 9 - 2 + 4  # iCaRL is for classes alone; four arms have the preprint's settings
     lines, figures = read(NAME, records)

@@ -111,6 +111,7 @@ def test_an_interrupt_leaves_with_130_and_says_how_to_go_on(tmp_path, workers):
     assert not list((tmp_path / "runs").rglob("*.part"))
 
 
+@pytest.mark.slow
 def test_many_commands_on_one_folder_share_the_units_and_a_killed_one_gives_its_own_back(tmp_path):
     done = subprocess.run([sys.executable, HERE / "crowd.py", tmp_path, "6"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -57,6 +57,7 @@ def test_it_is_listed_and_run_and_finished(installed):
     assert written == still != ""
 
 
+@pytest.mark.slow
 def test_two_of_one_name_are_refused(installed, tmp_path):
     about = tmp_path / "other-1.0.dist-info"
     about.mkdir()

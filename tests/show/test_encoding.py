@@ -46,12 +46,14 @@ def test_each_picture_in_each_format_gives_the_same_bytes_twice(name, kind):
     assert first == second
 
 
+@pytest.mark.slow
 def test_a_figure_encoded_twice_gives_the_same_bytes():
     figure = DRAWN["plane"]()
     encode(figure, "png")  # another size of pixel in between
     assert encode(figure, "svg") == encode(figure, "svg") == encode(DRAWN["plane"](), "svg")
 
 
+@pytest.mark.slow
 def test_a_layout_held_over_several_formats_is_the_one_that_each_would_find(monkeypatch):
     alone = [encode(DRAWN["matrix"](), kind) for kind in MAGIC]  # with a bar of colours, whose place the layout finds
     figure = DRAWN["matrix"]()
@@ -98,6 +100,7 @@ def test_other_formats_are_refused_and_nothing_is_written(tmp_path, suffix):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_name_that_never_ends_is_cut_and_leaves_room_for_the_picture():
     name = "a long name " * 50
     axes = {"title": name, "x_label": name, "y_label": name}
@@ -117,6 +120,7 @@ def test_a_name_that_never_ends_is_cut_and_leaves_room_for_the_picture():
     assert pictures[0].axes[0].get_legend().get_texts()[0].get_text() == ("0 " + name)[:39] + "\N{HORIZONTAL ELLIPSIS}"
 
 
+@pytest.mark.slow
 def test_names_are_drawn_as_they_are_and_never_read_as_formulas():
     hostile = ["$x", "a$\\bad{$", "_hidden", "<script>", "名前", "\x1b[31m\x07", "שלום", ""]
     series = {name: [1.0, float(i)] for i, name in enumerate(hostile)}

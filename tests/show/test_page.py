@@ -66,6 +66,7 @@ def document(page):
     return Document(page.html())
 
 
+@pytest.mark.slow
 def test_tags_are_balanced_and_of_known_kinds(document):
     assert {tag for tag, _ in document.elements} == {
         *("html", "head", "meta", "title", "style", "body", "a", "header", "h1", "p", "nav", "ol", "li", "main"),
@@ -149,6 +150,7 @@ def test_pictures_are_inlined_and_one_of_many_marks_as_png(document):
     assert base64.b64decode(png.removeprefix("data:image/png;base64,"), validate=True).startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_typical_page_stays_small_and_is_the_same_every_time(tmp_path):
     R = np.tril(np.random.default_rng(0).random((10, 10)))
     names = [f"task {i}" for i in range(10)]

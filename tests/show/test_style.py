@@ -23,6 +23,7 @@ def test_settings_leave_nothing_behind_even_after_an_error():
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_no_picture_loads_pyplot():
     code = "import sys; from vestige.show import Page, bars, plane; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

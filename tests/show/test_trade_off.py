@@ -18,6 +18,7 @@ def undominated(pairs):
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(PAIRS)
 def test_the_front_is_what_no_other_point_beats(pairs):

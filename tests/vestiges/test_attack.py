@@ -117,6 +117,7 @@ def test_no_attack_finds_rows_that_neither_vestige_has(wide):
             assert found.value == pytest.approx(0.5, abs=4 * found.std_error)
 
 
+@pytest.mark.slow
 def test_a_density_that_learns_by_heart_is_found_by_its_likelihood_ratio(wide):
     kept, members, fresh, reference = wide
     scores = by_density(kept, reference)

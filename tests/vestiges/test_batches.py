@@ -306,6 +306,7 @@ def repeated_parquet(path, rows, columns, groups):
 needs_linux = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits and measures through /proc")
 
 
+@pytest.mark.slow
 @needs_linux
 def test_files_are_read_within_less_memory_than_they_take(tmp_path):
     arrays = sparse_npy(tmp_path / "a.npy", (800_000, 32))  # 205 MB

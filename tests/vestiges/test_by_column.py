@@ -10,6 +10,7 @@ from vestige.vestiges.by_column import (
     RIDGE,
     SPREAD,
     coded,
+    evidence_of,
     examined,
     given_others,
     holm,
@@ -126,19 +127,32 @@ def test_what_a_column_is_given_the_others_points_at_the_one_that_was_changed(ch
             q[:, 2] + 0.1 if change == "shift" else np.where(rng.random(400) < 0.4, rng.permutation(q[:, 2]), q[:, 2])
         )
         columns = [both(p[:, j], q[:, j])[0] for j in range(4)]
-        margin = [examined(column, 1000).evidence for column in columns]
-        given = given_others(columns).evidence(4, 1000)
-        hits["margin"] += int(np.argmax(margin) == 2)
-        hits["order"] += int(np.argmax(np.maximum(margin, given)) == 2)
+        margin = [examined(column, 1000).log_p for column in columns]
+        given = given_others(columns).log_p(4, 1000)
+        hits["margin"] += int(np.argmax([evidence_of(one) for one in margin]) == 2)
+        hits["order"] += int(np.argmax([evidence_of([*a, *b]) for a, b in zip(margin, given, strict=True)]) == 2)
     assert hits["order"] >= 17
     assert hits["margin"] <= 15
 
 
-def test_evidence_is_the_logarithm_of_the_smallest_p_value():
+def test_evidence_is_the_logarithm_of_the_mean_of_one_over_p():
+    p_values = np.array([0.01, 0.2, 1.0])
+    assert evidence_of(np.log(p_values).tolist()) == pytest.approx(np.log((1 / p_values).mean()))
+    assert evidence_of([-800.0, -3.0]) == pytest.approx(800 - np.log(2))  # where 1/p is no number any more
+    assert evidence_of([]) == 0
+    # with more kinds the same smallest p is less
+    assert evidence_of([-5.0, 0.0, 0.0, 0.0]) < evidence_of([-5.0, 0.0]) < evidence_of([-5.0])
+
+
+def test_kinds_of_evidence_are_those_of_the_definition():
     rng = np.random.default_rng(8)
     p, q = rng.normal(size=400), rng.normal(0.5, 1, size=300)
     reference = stats.mannwhitneyu(q, p, use_continuity=False, method="asymptotic")
-    assert examined(*both(p, q)).evidence == pytest.approx(-np.log(reference.pvalue), rel=1e-6)
+    found = examined(*both(p, q)).log_p
+    assert len(found) == 4  # of codes, ranks, their spread and runs
+    assert min(found) == found[1] == pytest.approx(np.log(reference.pvalue), rel=1e-6)
+    assert len(examined(*both([0.0, 1.0] * 30, [0.0, 1.0] * 20, ("no", "yes"))).log_p) == 1
+    assert examined(*both([0.0] * 30, [0.0] * 20, ("no",))).log_p == ()
     assert log_p_of(3.0) == pytest.approx(np.log(2 * stats.norm.sf(3)))
     assert log_p_of(3.0, 5) == pytest.approx(np.log(10 * stats.norm.sf(3)))
     assert log_p_of(0.1, 5) == 0
@@ -172,5 +186,6 @@ def test_neighbours_that_change_together_are_evidence():
     found = examined(column, n_p)
     counts = [np.bincount(side, minlength=16) for side in np.split(column.codes, [n_p])]
     z = windows(*counts, (5000, len(q)))
-    assert found.evidence > 5
-    assert found.evidence == pytest.approx(-np.log(len(z) * 2 * stats.norm.sf(max(map(abs, z)))))
+    assert evidence_of(found.log_p) > 4
+    assert min(found.log_p) == found.log_p[-1]
+    assert found.log_p[-1] == pytest.approx(np.log(len(z) * 2 * stats.norm.sf(max(map(abs, z)))))

@@ -8,12 +8,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from scipy import stats
 
 from vestige.data.readers.columns import encode
 from vestige.ratios import Stack
 from vestige.vestiges import compare, keep
-from vestige.vestiges.differences import in_order, of_rows, of_shift, row_columns, told_of
-from vestige.vestiges.drift_test import ColumnShift
+from vestige.vestiges.by_column import windows
+from vestige.vestiges.differences import RowColumn, in_order, of_rows, of_shift, row_columns, told_of
+from vestige.vestiges.drift_test import ColumnShift, DriftTest
+from vestige.vestiges.drift_test.test import moments
 from vestige.vestiges.vestige_differences import of_vestige
 
 FAST = Stack(**Stack.presets["fast"])
@@ -116,6 +119,43 @@ def test_what_few_rows_had_is_not_counted_as_none_and_its_rows_not_as_those_of_t
     cells = there.cells(more, "new").cells
     first = in_order(of_vestige(there, cells, there.test.test(cells)), 0.0)[0]
     assert (first.name, first.differs) == ("rare 1", True)
+
+
+def numbers_and_categories(rng, n):
+    """Three of each that have nothing to do with each other."""
+    return torch.from_numpy(np.concatenate([rng.normal(size=(n, 3)), rng.random((n, 3)) < 0.4], 1))
+
+
+def test_numbers_come_first_by_chance_less_often():
+    """A number has more kinds of evidence than a category: by the smallest p it is first in 73 % of these pairs."""
+    columns = [RowColumn(f"x{i}", "number" if i < 3 else "category", i) for i in range(6)]
+    first = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        found = of_rows(numbers_and_categories(rng, 300), numbers_and_categories(rng, 200), columns)
+        first.append(in_order(found, 1.0)[0].kind == "number")
+    assert 0.4 < np.mean(first) < 0.65
+
+
+def test_the_drift_test_weighs_every_kind_of_evidence_of_a_column():
+    """A number by itself has six kinds: its codes together, four scores, and runs of codes; a category has one."""
+    rng = np.random.default_rng(0)
+    old, new = numbers_and_categories(rng, 300), numbers_and_categories(rng, 200)
+    test = DriftTest.of(old[:, :1], ("number",), seed=0)
+    z = test._squared_z(moments(test.dictionary, new[:, :1], 1))[0][test.dictionary.spans["columns"]].sqrt().numpy()
+    codes = test.dictionary.indicators.shape[1]
+    coded = test.dictionary.columns[0].codes
+    runs = windows(*(np.bincount(coded(x[:, 0]), minlength=codes)[:codes] for x in (old, new)), (300, 200))
+    p_codes, p_runs = (min(len(x) * 2 * stats.norm.sf(np.abs(x).max()), 1.0) for x in (z[:codes], runs))
+    p_scores = 2 * stats.norm.sf(z[codes:])
+    expected = np.log(np.mean(1 / np.array([p_codes, *p_scores, p_runs])))
+    assert len(p_scores) == 4
+    assert test.test(new[:, :1]).columns[0].evidence == pytest.approx(expected, rel=1e-6)
+
+    test = DriftTest.of(old[:, 3:4], ("category",), seed=0)
+    one = test.test(1 - new[:, 3:4]).columns[0]
+    codes = test.dictionary.indicators.shape[1]
+    assert one.evidence == pytest.approx(-np.log(codes * 2 * stats.norm.sf(abs(one.z))))
 
 
 def test_where_no_column_differs_by_itself_the_broken_one_is_first():

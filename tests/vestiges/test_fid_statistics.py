@@ -52,6 +52,7 @@ def test_fid_is_that_of_the_tools(tmp_path):
     assert not found.metrics["fid_extrapolated"].known
 
 
+@pytest.mark.slow
 def test_a_vestige_writes_what_the_tools_read(tmp_path):
     kept = vs.keep(P)
     path = kept.to_fid_stats(tmp_path / "kept.npz")

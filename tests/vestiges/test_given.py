@@ -47,6 +47,7 @@ def answer(p, q, **options):
     return found.divergences["js"].value, found.metrics["fid"].value, found.n_p, found.n_q
 
 
+@pytest.mark.slow
 def test_every_kind_beside_every_kind(tmp_path):
     p = P[:100]
     want = answer(p, Q)
@@ -115,6 +116,7 @@ def tables(n=150):
     return made
 
 
+@pytest.mark.slow
 def test_mixed_tables_answer_as_their_files_do(tmp_path):
     p, q = tables()
     paths = tmp_path / "p.parquet", tmp_path / "q.parquet"

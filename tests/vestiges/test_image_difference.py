@@ -32,6 +32,7 @@ def test_the_map_is_the_difference_of_means():
     assert "upper right" in found.advice
 
 
+@pytest.mark.slow
 def test_a_vestige_maps_components_back():
     kept = keep(OLD, density="mixture")
     found = compare(kept, NEW, estimator=FAST, pair_rows=100)

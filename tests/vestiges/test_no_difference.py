@@ -124,6 +124,7 @@ def test_a_hundred_pairs_of_one_distribution(bare, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.full_training
 @pytest.mark.parametrize("case", CASES)
 def test_p_values_are_uniform_under_one_distribution(bare, tmp_path, case):
     """500 draws; three standard deviations of a share of 5 % are 2.9 points."""

@@ -3,9 +3,9 @@
 With rows every column is tested by itself (`by_column`: exact under permutations, Holm over columns). With a vestige
 the drift test says it (`vestige_differences`).
 
-The order is that of guilt: if one column was changed, which? It is that of `evidence`, minus the logarithm of the
-smallest p-value of what a column is by itself and of how it goes with the others, uncorrected for the number of
-columns. There is an order where nothing differs beyond chance, too; only p-values say that something does. `python -m
+The order is that of guilt: if one column was changed, which? It is that of `evidence`, the logarithm of the mean of 1/p
+over the kinds of evidence that a column has, of what it is by itself and of how it goes with the others (`by_column`).
+There is an order where nothing differs beyond chance, too; only p-values say that something does. `python -m
 benchmarks drift` counts how often the column that was changed comes first.
 
 A column differs only where there is a difference at all: the hypothesis that nothing has changed is part of that for
@@ -33,6 +33,7 @@ from vestige.vestiges.by_column import (
     RANKS,
     CodedCells,
     coded,
+    evidence_of,
     examined,
     given_others,
     holm,
@@ -208,7 +209,7 @@ def of_rows(
     sides = [(column.cells(p), column.cells(q)) for column in columns]
     codes = [coded(torch.cat(pair), column.categories) for pair, column in zip(sides, columns, strict=True)]
     found = [examined(one, len(p)) for one in codes]
-    given = given_others(codes).evidence(len(codes), len(p))
+    given = given_others(codes).log_p(len(codes), len(p))
     corrected = holm([one.p_value for one in found])
     related = relations(codes, len(p))
     out = []
@@ -227,7 +228,7 @@ def of_rows(
                 missing=(float(sides[i][0].isnan().double().mean()), float(sides[i][1].isnan().double().mean())),
                 relation=relation,
                 partner=columns[partner].name,
-                evidence=max(found[i].evidence, given[i]),
+                evidence=evidence_of([*found[i].log_p, *given[i]]),
             )
         )
     return tuple(out)

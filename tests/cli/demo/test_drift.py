@@ -30,6 +30,7 @@ def test_the_monitor_says_what_the_truth_says_while_the_data_is_there(found):
     assert float(found.monitor[1, 0]) != float(found.truth[1, 0])
 
 
+@pytest.mark.slow
 def test_the_truth_is_a_chain_of_one_step_with_the_data(demo_run):
     found, config = demo_run.found.drift, demo_run.found.config.drift
     kept = by_digit(data.load("digits"), 2)

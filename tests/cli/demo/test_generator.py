@@ -22,6 +22,7 @@ def trained(digits):
     return generator
 
 
+@pytest.mark.slow
 def test_samples_of_a_digit_are_nearer_to_its_own_mean_than_to_the_other(trained, digits):
     for own in (0, 1):
         mean = trained.sample(300, own, seed=1).mean(0)

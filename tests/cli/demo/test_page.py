@@ -31,6 +31,7 @@ def test_progress_says_which_part_is_under_way(demo_run):
     assert min(share for what, share in heard if what == said[-1]) < 1  # said before it, not after it
 
 
+@pytest.mark.slow
 def test_every_figure_stands_on_the_page(found):
     html = page(found).html()
     for row in summary(found).rows:

@@ -123,6 +123,7 @@ def test_weights_go_on_from_the_task_before():
     assert torch.equal(learner.net.head.weight, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "base"), [("vgr", "vcl"), ("vgr_mc_dropout", "mc_dropout")])
 def test_it_remembers_what_the_method_without_replay_forgets(name, base):
     fields = FIELDS | ({} if name == "vgr_mc_dropout" else {"train_samples": 3, "fit_steps": 20})

@@ -61,6 +61,7 @@ def test_each_condition_has_weights_of_mean_one_from_its_own_ratio():
     assert "solver" not in without.report_
 
 
+@pytest.mark.slow
 def test_the_next_generator_is_taught_samples_drawn_by_weight(monkeypatch):
     given = []
     fit = VAE.fit

@@ -205,6 +205,7 @@ def test_quoted_line_breaks_across_blocks(tmp_path, monkeypatch):
     assert len(samples.x) == 1000
 
 
+@pytest.mark.slow
 def test_a_late_text_makes_a_whole_column_text(tmp_path):
     """Types come from the whole column, not from its first block."""
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 3_000_000 + "1,late\n")

@@ -56,6 +56,7 @@ def test_in_a_file_of_many_the_line_is_named_and_the_others_are_read(tmp_path):
         assert len(report.gather([tmp_path])) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always")
 def test_bad_records_are_left_out_of_the_report_of_their_folder_and_named(tmp_path, capsys):
     bare().save(tmp_path / "runs")
@@ -88,6 +89,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_what_is_odd_and_allowed_has_a_page(odd, tmp_path, capsys):
     (Record({}, 0) if odd is None else bare(**odd)).save(tmp_path)

@@ -99,6 +99,7 @@ def test_no_records_are_refused():
         report([])
 
 
+@pytest.mark.slow
 def test_what_users_write_is_shown_and_never_run():
     hostile = bare(HOSTILE, task_names=[HOSTILE, LONG, HOSTILE], details={"verdicts": [HOSTILE], "command": HOSTILE})
     text = report([hostile]).html()
@@ -108,6 +109,7 @@ def test_what_users_write_is_shown_and_never_run():
     assert "&lt;script&gt;document.title" in text
 
 
+@pytest.mark.slow
 def test_every_exhibit_is_written_from_what_the_page_shows(tmp_path):
     heat = Heat([[0.25, float("nan")]], ["r"], ["a", "b"], "R <1>", corner="after")
     page = Page("t", "l").section("One", Table("T", ["x"], [[1.5]]), heat).section("Two", Table("", ["y"], [["z"]]))
@@ -123,6 +125,7 @@ def test_every_exhibit_is_written_from_what_the_page_shows(tmp_path):
     assert (tmp_path / "out/figures/01-r-1.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_picture_is_the_same_on_the_page_and_in_its_file_and_drawn_once_a_format(tmp_path, monkeypatch):
     figure = curves({"a": [1.0, 2.0]}, [1, 2], title="T", x_label="x", y_label="y")
     page = Page("t").section("One", Picture(figure, "a line"))

@@ -31,6 +31,7 @@ def test_settings_of_an_experiment_share_a_page(several):
     assert [group.name for group in several["dice"]] == ["dice", "dice"]
 
 
+@pytest.mark.slow
 def test_every_link_of_the_index_leads_to_a_page_that_stands_alone(several, tmp_path):
     heard = []
     site = write_site(several, tmp_path / "out", on_progress=heard.append)

@@ -95,6 +95,7 @@ def test_the_bound_of_an_attack_is_the_area_below_the_line(epsilon, delta):
         assert abs(bound - 1 / (1 + math.exp(-epsilon))) < 1e-8
 
 
+@pytest.mark.slow
 def test_the_best_attack_finds_what_gaussian_noise_allows_and_no_more():
     """Who knows all other rows has the sums but for one row: its vector in noise, or noise alone."""
     own = torch.full((64,), GRID // 8, dtype=torch.int64)  # of length GRID

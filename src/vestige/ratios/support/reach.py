@@ -7,6 +7,9 @@ missing only where an edge of q's support is found (`edges`): by the held-out lo
 The share beyond the edges is then what is missing, and the interval of the mean weight is widened to hold it; where no
 edge is found, it is widened to hold one. The mirror, E_p[q/p], is the share of q that the data reaches.
 
+Rows near a curved surface (`surface`) may differ across it without any model of the ratio seeing it: no number of such
+rows is more than "at least", no weights are "good".
+
 Cost is bounded: neighbours see `NEIGHBOUR_ROWS` rows a side, as many of each; edges along columns are looked for in
 `COLUMN_CELLS` numbers a side. Log-ratios are looked at whole.
 """
@@ -27,6 +30,7 @@ from vestige.core import Estimate, rng
 from vestige.core.estimate import share_in_words
 from vestige.ratios.divergences.family import get
 from vestige.ratios.support.edges import NEIGHBOURS, Edges, edges, neighbour_distances, ranked, renewed, worth
+from vestige.ratios.support.surface import THIN, continuous, surface
 from vestige.ratios.support.tails import heavier
 from vestige.ratios.weights.diagnosis import Diagnosis
 from vestige.ratios.weights.expectation import ratio_variance, unreached
@@ -61,6 +65,8 @@ class Reach:
         Positions of the rows beyond an edge, at most 1000.
     heavy_p, heavy_q
         Why KL(p || q), and KL(q || p), may be infinite: a tail of one side that the other has not; empty where not.
+    filled_p, filled_q
+        The local dimension of either side's rows as a share of what their columns would have independently.
     """
 
     mean_weight: Estimate
@@ -73,6 +79,17 @@ class Reach:
     outside_q: Int[Tensor, " k_q"]
     heavy_p: str = ""
     heavy_q: str = ""
+    filled_p: float = 1.0
+    filled_q: float = 1.0
+
+    @property
+    def thin(self) -> str:
+        """Why a difference may not be seen at all, where rows of either side lie near a curved surface; else empty."""
+        share = min(self.filled_p, self.filled_q)
+        told = (
+            f"rows lie near a curved surface (they fill {share:.0%} of their directions), and what differs across it "
+        )
+        return f"{told}may not be seen" if share < THIN else ""
 
     @property
     def complete(self) -> bool:
@@ -125,7 +142,9 @@ def reach(
         _Set(x, w, log_r, _some(w, cells, seed, f"columns {side}"), _some(w, close, seed, f"neighbours {side}"))
         for x, w, log_r, side in ((p, w_p, log_ratio_p, "p"), (q, w_q, log_ratio_q, "q"))
     )
-    z_p, z_q = ranked(*(one.x[one.close].to(torch.float64) for one in (of_p, of_q)))
+    near_p, near_q = (one.x[one.close].to(torch.float64) for one in (of_p, of_q))
+    z_p, z_q = ranked(near_p, near_q)
+    smooth, turned = continuous(near_p, near_q), rng.fork(seed, "reach", "surface")
     on_p = _looked(of_p, of_q, (z_p, z_q), 1.0, level)
     on_q = _looked(of_q, of_p, (z_q, z_p), -1.0, level)
     return Reach(
@@ -139,6 +158,7 @@ def reach(
         on_q.rows,
         _heavy(of_p, of_q),
         _heavy(of_q, of_p),
+        *(surface((z[:, smooth], x[:, smooth]), generator=turned) for z, x in ((z_p, near_p), (z_q, near_q))),
     )
 
 
@@ -268,10 +288,12 @@ def verdict(name: str, estimate: Estimate, reach: Reach) -> Estimate:
     """The divergence `name` in the light of the reach.
 
     One that is infinite where the other side has nothing is "at least" what was found if a part is out of reach, and
-    refused if a tail says that it may be infinite without any edge; others stay.
+    refused if a tail says that it may be infinite without any edge; every one is "at least" of rows near a surface.
     """
     if not estimate.known:
         return estimate
+    if reach.thin:
+        estimate = estimate.but(verdict="at least", reason="; ".join(filter(None, (reach.thin, estimate.reason))))
     for side in get(name).needs:
         heavy, share = (reach.heavy_p, reach.missed) if side == "p" else (reach.heavy_q, reach.made)
         made = f"{share_in_words(share)} of the model lies where the data has no rows"
@@ -285,6 +307,9 @@ def verdict(name: str, estimate: Estimate, reach: Reach) -> Estimate:
 
 def reachable(diagnosis: Diagnosis, reach: Reach) -> Diagnosis:
     """The diagnosis of weights in the light of the reach, which decides the verdict where a part is out of it."""
+    if reach.thin and diagnosis.verdict == "good":
+        warnings = (f"The {reach.thin}.", *diagnosis.warnings)
+        diagnosis = dataclasses.replace(diagnosis, verdict="usable with care", warnings=warnings)
     if reach.complete:
         return diagnosis
     told = f"The {unreached(reach.missed)}: averages over its rows stand for the rest alone, whatever the weights."

@@ -39,7 +39,7 @@ from vestige.core import InputError, checks, rng
 from vestige.core.checks import refuse
 from vestige.core.rounding import rounded
 from vestige.store import encode, newer
-from vestige.vestiges.by_column import LEAST_P, log_p_of, most_of, windows
+from vestige.vestiges.by_column import LEAST_P, evidence_of, most_of, windows
 from vestige.vestiges.drift_test.columns import MIN_ROWS, MIN_SHARE
 from vestige.vestiges.drift_test.dictionary import FAMILIES, LEARN_ROWS, Dictionary
 from vestige.vestiges.drift_test.given import residual_z
@@ -64,11 +64,12 @@ class ColumnShift:
     scores with those of others, and `partner` the column of the largest: how far it goes together with others in
     another way than before. It has no p-value of its own; the family "pairs" has.
 
-    `evidence`, by which columns are put in order, is minus the logarithm of the smallest p-value of its scores, of its
-    codes and of runs of neighbouring ones (`by_column.windows`) with Bonferroni's correction for their number, of its
-    relations: the sum over the other columns of the mean z^2 of their products, by a chi-squared distribution of half
-    as many degrees as there are columns, and half of that sum, because products with one column depend on each other;
-    and of what is left of it given the others (`given`).
+    `evidence`, by which columns are put in order, is the logarithm of the mean of 1/p (`by_column.evidence_of`) over
+    the kinds of evidence that there are: each of its scores; its codes, and runs of neighbouring ones
+    (`by_column.windows`), with Bonferroni's correction for their number; its relations: the sum over the other columns
+    of the mean z^2 of their products, by a chi-squared distribution of half as many degrees as there are columns, and
+    half of that sum, because products with one column depend on each other; what is left of it given the others
+    (`given`).
     """
 
     column: int
@@ -408,16 +409,16 @@ class DriftTest:
             relation, partner, together = self._relation(z2, column)
             codes = self._in_order(column, p)
             runs = windows(p.total[codes].numpy(), q.total[codes].numpy(), (p.units, q.units))
-            evidence = max(self._evidence(of_columns, owner == column), together)
-            evidence = max(evidence, -most_of(runs), *(-most_of(z) for z in left.get(column, ())))
+            log_p = self._log_p(of_columns, owner == column) + together + most_of(runs)
+            evidence = evidence_of([*log_p, *(one for z in left.get(column, ()) for one in most_of(z))])
             out.append(ColumnShift(column, what, z[i], p_values[i], before, after, relation, partner, evidence))
         return tuple(out)
 
-    def _evidence(self, of_columns: Float[Tensor, " f"], mine: Bool[Tensor, " f"]) -> float:
-        """Of what a column is by itself: the smallest p-value of its codes together and of each of its scores."""
+    def _log_p(self, of_columns: Float[Tensor, " f"], mine: Bool[Tensor, " f"]) -> list[float]:
+        """Of what a column is by itself: that of its codes together, and of each of its scores."""
         codes = torch.arange(len(mine)) < self.dictionary.indicators.shape[1]
         groups = [of_columns[mine & codes], *of_columns[mine & ~codes][:, None]]
-        return max([-log_p_of(float(z2.max()) ** 0.5, len(z2)) for z2 in groups if len(z2)], default=0.0)
+        return [log_p for z2 in groups for log_p in most_of(z2.sqrt().tolist())]
 
     def _in_order(self, column: int, p: FunctionSums) -> list[int]:
         """Indicators of the codes of a number whose rows are known, in the order of its values; none of a category."""
@@ -426,16 +427,16 @@ class DriftTest:
         known = [i for i in mine.nonzero()[:, 0].tolist() if indicators[1, i] < coded.size - 2]
         return sorted(known, key=lambda i: float(coded.linear[indicators[1, i]])) if coded.kind == "number" else []
 
-    def _relation(self, z2: Float[Tensor, " f"], column: int) -> tuple[float, int, float]:
-        """The mean z^2 of the pairs that a column is in, the other column of the largest, and their evidence."""
+    def _relation(self, z2: Float[Tensor, " f"], column: int) -> tuple[float, int, list[float]]:
+        """The mean z^2 of the pairs that a column is in, the other column of the largest, and log p of their sum."""
         of_pairs, owners = z2[self.dictionary.spans["pairs"]], self.dictionary.unit_column[self.dictionary.pairs]
         mine = (owners == column).any(0).nonzero()[:, 0]
         if not len(mine):
-            return 0.0, column, 0.0
+            return 0.0, column, []
         pairs, others = of_pairs[mine], owners[:, mine].sum(0) - column
         each = torch.stack([pairs[others == other].mean() for other in others.unique().tolist()])
         log_p = float(chi2.logsf(float(each.sum()) / 2, len(each) / 2))
-        return float(pairs.mean()), int(others[pairs.argmax()]), -max(log_p, math.log(LEAST_P))
+        return float(pairs.mean()), int(others[pairs.argmax()]), [max(log_p, math.log(LEAST_P))]
 
 
 def _checked(cells: Tensor, kinds: tuple[str, ...], owner: str) -> Float[Tensor, "n c"]:
