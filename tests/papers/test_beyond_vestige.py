@@ -45,6 +45,17 @@ def test_a_unit_is_known_by_the_fields_of_its_part_alone():
         assert EXPERIMENT.unit_id(arm, 0) != EXPERIMENT.unit_id(dataclasses.replace(arm, **{own: 77}), 0)
 
 
+def test_a_unit_is_stale_where_something_of_its_part_changed():
+    arms = EXPERIMENT.arms(EXPERIMENT.presets["laptop"])
+    for arm in arms:
+        kinds = {name.partition("/")[0] for name in EXPERIMENT.versions(arm)} - {"experiment"}
+        images = {"ClassifierFeatures", "generators", "features"}  # a "vae" may be either
+        wanted = {CARRIED: images | {"Vestige"}, ORACLE: images, TABLE: {"DriftTest"}, CHAIN: {"chains"}}
+        assert kinds == wanted[arm.part]
+        if arm.part == CHAIN:
+            assert [name for name in EXPERIMENT.versions(arm) if "/" in name] == [f"chains/{arm.strategy}"]
+
+
 # images
 
 

@@ -34,6 +34,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from vestige.chains import Chain, Drift, gaussians
+from vestige.continual import versions
 from vestige.continual.generation import rank_correlation
 from vestige.continual.record import Record
 from vestige.core import Estimate, NotEstimable, VestigeWarning, checks, rng
@@ -589,14 +590,15 @@ class BeyondVestige(Experiment[BeyondVestigeConfig]):
         return super().config(replace(BeyondVestigeConfig(), **own))
 
     def versions(self, config: BeyondVestigeConfig) -> dict[str, int]:
-        """Those of the classifier, of the vestige and of the drift test, where they take part."""
+        """Of what the fields of its part name, and of the classifier, vestige and drift test where it uses them."""
         used: dict[str, tuple[type, ...]] = {
             CARRIED: (ClassifierFeatures, Vestige),
             ORACLE: (ClassifierFeatures,),
             TABLE: (DriftTest,),
         }
         own = {kind.__name__: int(getattr(kind, "version", 1)) for kind in used.get(config.part, ())}
-        return super().versions(config) | own
+        fields_of_part = {name: getattr(config, name) for name in FIELDS[config.part]}
+        return {"experiment": self.version} | versions.named(fields_of_part) | own
 
     def cost(self, config: BeyondVestigeConfig) -> float:
         """Seconds of one core, about."""
