@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -232,12 +232,15 @@ class Null:
 
     def rounded(self) -> Null:
         """With rounded tables."""
-        parts = [getattr(self, name).rounded() for name in ("statistics", "families", "whole")]
-        return Null(self.sizes, self.family, *parts, by_matched=self.by_matched)
+        return replace(
+            self, statistics=self.statistics.rounded(), families=self.families.rounded(), whole=self.whole.rounded()
+        )
 
     def averaged(self, other: Null, share: float) -> Null:
         """With weight `share` on this one; both have the same statistics and sizes."""
-        parts = [
-            getattr(self, name).averaged(getattr(other, name), share) for name in ("statistics", "families", "whole")
-        ]
-        return Null(self.sizes, self.family, *parts, by_matched=self.by_matched)
+        return replace(
+            self,
+            statistics=self.statistics.averaged(other.statistics, share),
+            families=self.families.averaged(other.families, share),
+            whole=self.whole.averaged(other.whole, share),
+        )
