@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -217,8 +217,8 @@ class Null:
         smallest = [-statistics[:, [f == name for f in self.family]].amin(1) for name in self.names]
         families = self._between(Tables.log_p, self.families, torch.stack(smallest, 1), m)
         each = Tables.matched_log_p if self.by_matched else Tables.log_p
-        least = self._between(each, self.families, torch.stack(smallest, 1), m).amin(1, keepdim=True)
-        whole = self._between(Tables.log_p, self.whole, -least, m)
+        lowest = self._between(each, self.families, torch.stack(smallest, 1), m).amin(1, keepdim=True)
+        whole = self._between(Tables.log_p, self.whole, -lowest, m)
         least = math.log(LEAST_P)
         return tuple(logs.clamp_min(least).exp() for logs in (whole[:, 0], families, statistics))  # type: ignore[return-value]
 
@@ -232,12 +232,15 @@ class Null:
 
     def rounded(self) -> Null:
         """With rounded tables."""
-        parts = [getattr(self, name).rounded() for name in ("statistics", "families", "whole")]
-        return Null(self.sizes, self.family, *parts, self.by_matched)
+        return replace(
+            self, statistics=self.statistics.rounded(), families=self.families.rounded(), whole=self.whole.rounded()
+        )
 
     def averaged(self, other: Null, share: float) -> Null:
         """With weight `share` on this one; both have the same statistics and sizes."""
-        parts = [
-            getattr(self, name).averaged(getattr(other, name), share) for name in ("statistics", "families", "whole")
-        ]
-        return Null(self.sizes, self.family, *parts, self.by_matched)
+        return replace(
+            self,
+            statistics=self.statistics.averaged(other.statistics, share),
+            families=self.families.averaged(other.families, share),
+            whole=self.whole.averaged(other.whole, share),
+        )
