@@ -77,7 +77,7 @@ def close(a, b):
 
 
 def test_what_is_kept_on_ray_is_what_one_machine_keeps_under_one_frame():
-    first, table = keep(mixed(300, seed=1)), mixed(1000)
+    first, table = keep(mixed(800, seed=1)), mixed(1000)
     data = InBlocks([table.slice(i, 133) for i in range(0, len(table), 133)])
     there, here = keep(data, like=first, third=True), keep(table, like=first, third=True)
     assert there.n == here.n == there.third.n_ == 1000
