@@ -54,7 +54,7 @@ def main():
     here = None
     for batch in batches(table, 1000):
         here = of(batch) if here is None else here.merge(of(batch))
-    first = keep(mixed(500, seed=1))
+    first = keep(mixed(800, seed=1))
     a, b = (keep(one, like=first).moments.whole() for one in (data, table))
     apart = [(a.mean - b.mean).abs().max(), (a.covariance() - b.covariance()).abs().max()]
     seen = {
