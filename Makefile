@@ -35,10 +35,10 @@ $(FRAMEWORKS): $(STAMP)
 	@$(INSTALL) --no-deps avalanche-lib dill || echo "Avalanche could not be installed."
 	@touch $(FRAMEWORKS)
 
-# Each installation settles all versions anew and builds the package: for whoever runs all verbs, one for three of them.
+# Each installation settles all versions anew and builds the package: for whoever runs both verbs, one for two of them.
 extras: $(STAMP)
-	@$(INSTALL) -e '.[cluster,frameworks,docs]' && $(INSTALL) --no-deps avalanche-lib dill \
-	  && touch $(CLUSTER) $(FRAMEWORKS) $(DOCS) || echo "Not everything could be installed at once; each verb tries what it needs."
+	@$(INSTALL) -e '.[frameworks,docs]' && $(INSTALL) --no-deps avalanche-lib dill \
+	  && touch $(FRAMEWORKS) $(DOCS) || echo "Not everything could be installed at once; each verb tries what it needs."
 
 demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html
 	@$(ONE_THREAD) $(BIN)/vestige demo

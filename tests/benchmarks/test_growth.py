@@ -36,6 +36,7 @@ def test_widths_have_the_parameters_that_are_asked_for(parameters):
 TINY = {"FID": {"n": 40, "d": 4}, "KID": {"n": 40, "d": 4}, "EWC step": {"parameters": 3000, "tasks": 1}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 def test_a_point_has_time_memory_and_what_stands_beside_it(name):
     base = TINY[name]

@@ -61,6 +61,7 @@ def taught(name, **options):
     return generator.fit(x[y == 2], 2, {0: x[y == 0]}, seed=2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -39,6 +39,7 @@ def quiet(share, words):
     """Nobody listens."""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
 @pytest.mark.parametrize("name", [*NAMES, *(pytest.param(name, marks=pytest.mark.slow) for name in ALIKE)])
 def test_smoke_runs_reload_and_are_read(name, tmp_path):

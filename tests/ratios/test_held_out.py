@@ -71,6 +71,7 @@ def test_weights_of_q_change_the_law_that_is_compared():
     assert abs(weighted.log_ratio_p.mean()) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [Logistic(kind="quadratic"), Stack(wide=8)], ids=["Logistic", "Stack"])
 def test_weighted_rows_stand_for_the_data(estimator):
     """Draws of another density, weighted by the exact ratio to N(0, 1), in the place of rows of N(0, 1)."""

@@ -26,6 +26,7 @@ def killed(folder, *wanted):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_handful_of_kills(tmp_path):
     seen = killed(tmp_path, "every=17")
     assert seen["every"]["kills"] > 2

@@ -31,6 +31,7 @@ DRAWN = {
 
 # What differs between two files is written once for each format (dates, names of programs), but names of parts, which
 # are drawn by lot, stand in every SVG.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

@@ -59,6 +59,7 @@ def test_weighted_draws_have_the_means_and_covariances_of_the_rows(kept, rows):
     assert torch.allclose(covariance, torch.cov(rows.mT), atol=0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.full_training
 @pytest.mark.usefixtures("own_errors_of_users")
 def test_own_error_is_small_for_gaussian_rows_and_large_for_a_wrong_density(rows):

@@ -139,6 +139,7 @@ def test_settings_that_cannot_be_used_are_refused(name, fields):
         build(name, split(blobs(), 2), **fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vcl", "mc_dropout"])
 def test_the_convolutional_network_learns(name):
     stream = split(blobs(per_class=500), 2, train_logits="current")  # VCL gets half of 80 rows right in 400 steps
