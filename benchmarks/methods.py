@@ -21,11 +21,9 @@ Beside them EWC as others have it, on a tenth of the samples (the ratio is the s
 from __future__ import annotations
 
 import io
-import sys
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from types import ModuleType
 
 import torch
 from torch.nn import functional
@@ -166,7 +164,7 @@ def _others(stream: Stream) -> list[Row]:
         "ewc": lambda: ours("ewc"),
         "per-sample loop": looped,
     }
-    found = _find_avalanche()
+    found = peers.get("avalanche") is not None
     if found:
         contenders |= {
             "avalanche Naive": lambda: _avalanche(stream, "Naive"),
@@ -181,14 +179,6 @@ def _others(stream: Stream) -> list[Row]:
             "vanilla, a tenth of the data", times["vanilla"], "avalanche Naive", times.get("avalanche Naive"), note=note
         ),
     ]
-
-
-def _find_avalanche() -> bool:
-    """Whether it is here. It imports torchvision, whose wheel beside a CPU build of torch lacks compiled operators that
-    nothing here uses; without their registration, which would fail, it imports."""
-    name = "torchvision._meta_registrations"
-    sys.modules.setdefault(name, ModuleType(name))
-    return peers.get("avalanche") is not None
 
 
 def _avalanche(stream: Stream, name: str) -> object:

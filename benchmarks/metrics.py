@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import sys
 import warnings
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 
 import numpy as np
 import torch
@@ -21,33 +18,8 @@ from vestige.metrics.mmd import kid
 from vestige.metrics.precision_recall import prd, precision_recall_density_coverage
 
 
-class HollowVision(MetaPathFinder, Loader):
-    """A torchvision of empty classes: the peers import it for images, which no benchmark here touches."""
-
-    def find_spec(self, name, path=None, target=None):
-        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] == "torchvision" else None
-
-    def create_module(self, spec):
-        return None
-
-    def exec_module(self, module):
-        def attribute(name):
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return type(name, (), {})
-
-        module.__version__, module.__getattr__ = "0", attribute
-
-
 def _peer(name: str, module: str):
-    """A module of a peer, where its torchvision is missing or was built for another torch, too."""
-    try:
-        importlib.import_module("torchvision")
-    except (ImportError, RuntimeError):
-        for loaded in [m for m in sys.modules if m.partition(".")[0] == "torchvision"]:
-            del sys.modules[loaded]
-        if not any(isinstance(finder, HollowVision) for finder in sys.meta_path):
-            sys.meta_path.insert(0, HollowVision())
+    """A module of a peer."""
     return importlib.import_module(module) if peers.get(name) is not None else None
 
 

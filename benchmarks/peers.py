@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import importlib
 import io
+import sys
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from types import ModuleType
 
+from benchmarks.absent import OF_AVALANCHE, Absent
 from benchmarks.environments import ROOT, Environment
 
 # Import name -> what pip installs, at versions that run beside the pins of constraints.txt.
@@ -27,7 +29,14 @@ PEERS: dict[str, list[str]] = {
     "torchmetrics": ["torchmetrics==1.9.0"],
     "torch_fidelity": ["torch-fidelity==0.4.0"],
     "prdc": ["prdc==0.2"],
-    "avalanche": ["avalanche-lib==0.6.0"],
+    "avalanche": ["--no-deps", "avalanche-lib==0.6.0", "dill"],
+}
+# What they import and nothing here calls: where it does not import, empty modules stand for it.
+NOT_NEEDED = {
+    "adapt": ("tensorflow",),
+    "torchmetrics": ("torchvision",),
+    "torch_fidelity": ("torchvision",),
+    "avalanche": OF_AVALANCHE,
 }
 ENVIRONMENT = Environment(
     name=".venv-peers",
@@ -50,6 +59,8 @@ def run_inside(arguments: list[str]) -> int | None:
 def get(name: str) -> ModuleType | None:
     """The peer's module, or None where it is not installed or does not import; `why_not` then says why."""
     quiet = io.StringIO()
+    if name not in sys.modules and name in NOT_NEEDED:
+        Absent(NOT_NEEDED[name]).install()
     try:
         with warnings.catch_warnings(), redirect_stdout(quiet), redirect_stderr(quiet):
             warnings.simplefilter("ignore")

@@ -13,9 +13,9 @@ import types
 
 import pytest
 import torch
+from benchmarks.absent import OF_AVALANCHE, Absent
 from torch import nn
 
-from absent import OF_AVALANCHE, Absent
 from vestige.continual.record import Record
 from vestige.core.errors import InputError
 
