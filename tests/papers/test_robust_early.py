@@ -224,16 +224,23 @@ def test_gradient_lines_skip_the_batch_without_a_ratio():
         ("robust-fig2", 0.3, 0.3, "not"),
         ("robust-fig2", 0.45, 0.3, "not"),
         ("robust-fig3", 0.41, 0.2, "reproduced"),
-        ("robust-fig3", 0.39, 0.2, "partly"),
+        ("robust-fig3", 0.3, 0.2, "reproduced"),
         ("robust-fig3", 0.2, 0.2, "not"),
         ("robust-fig3", 0.2, 0.5, "not"),
         ("robust-fig4", 410.0, 200.0, "reproduced"),
-        ("robust-fig4", 390.0, 200.0, "partly"),
+        ("robust-fig4", 300.0, 200.0, "reproduced"),
         ("robust-fig4", 200.0, 500.0, "not"),
     ],
 )
 def test_the_rule_turns_to_each_of_its_words(name, split, permuted, word, networks):
     assert EXPERIMENTS[name].by_rule(planted(name, split, permuted, networks)).word == word
+
+
+@pytest.mark.parametrize(("split", "word"), [(0.41, "reproduced"), (0.39, "partly"), (0.2, "not")])
+def test_the_earlier_rule_of_a_factor_of_two_is_told_too(split, word):
+    for name in ("robust-fig3", "robust-fig4"):
+        assert EXPERIMENTS[name].by_rule(planted(name, split, 0.2)).why.endswith(f"By the earlier rule: {word}.")
+        assert "since print has no factor and the 2 was ours" in str(EXPERIMENTS[name].rule)
 
 
 def test_a_difference_within_two_standard_errors_does_not_count():

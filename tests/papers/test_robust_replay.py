@@ -215,9 +215,20 @@ def test_fig15_rule_turns(old, new, expected):
     record = planted("robust-fig15", VGR, with_mean(90.0), values={"mutual_information": unsure(old, new)})
     assert word("robust-fig15", [record]) == expected
     lines = {x.quantity: x.ours for x in EXPERIMENTS["robust-fig15"].lines([record])}
+    assert f"By the earlier rule: {expected}." in EXPERIMENTS["robust-fig15"].by_rule([record]).why
     # Models 2 to 4 have an old task; model 1 has only the current one to divide from those to come.
     share = {"reproduced": 1.0, "partly": 0.25, "not": 0.0}[expected]
     assert lines["models that divide seen from unseen"] == pytest.approx(share)
+
+
+def test_fig15_asks_for_most_models_and_says_what_the_earlier_share_would():
+    mi = unsure(1.5, 2.0)
+    mi[3, 0] = 3.0  # three of four models divide
+    found = EXPERIMENTS["robust-fig15"].by_rule(
+        [planted("robust-fig15", VGR, with_mean(90.0), values={"mutual_information": mi})]
+    )
+    assert found.word == "reproduced"
+    assert found.why.endswith("By the earlier rule: partly.")
 
 
 def test_fig17_rule_turns():
@@ -228,7 +239,9 @@ def test_fig17_rule_turns():
     assert at(unsure(20.0, 3.0)) == "not"
     last = unsure(1.0, 20.0)
     last[4, :4] = 30.0  # the last model alone is unsure of what it has seen
-    assert at(last) == "partly"
+    assert at(last) == "not"  # .73, and print has 1
+    record = planted("robust-fig17", VGR, with_mean(90.0), values={"mutual_information": last})
+    assert EXPERIMENTS["robust-fig17"].by_rule([record]).why.endswith("By the earlier rule: partly.")
 
 
 @pytest.mark.parametrize(

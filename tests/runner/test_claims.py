@@ -55,6 +55,14 @@ def test_print_and_verdict_come_from_the_same_sentences():
     assert rule.judge(facts).why == "Holds: claim 0. Does not hold: claim 1. Not measured: claim 2."
 
 
+def test_a_rule_that_was_replaced_is_told_with_the_reason_and_its_verdict():
+    old, facts = stated(True, False, False)
+    rule = Rule(old.claims[0], earlier=old, because="two of its claims were ours")
+    assert str(rule).endswith(f'It replaces an earlier rule, since two of its claims were ours: "{old}"')
+    found = rule.judge(facts)
+    assert (found.word, found.why) == ("reproduced", "Holds: claim 0. By the earlier rule: not.")
+
+
 def test_numbers_and_cases_stand_beside_the_sentence():
     cases = [Finding(True, "1.5", "mnist"), Finding(False, case="digits"), Finding(True, case="cifar")]
     rule, facts = stated(Finding(True, shown({"VCL": 95.25}, ".1f")), cases)

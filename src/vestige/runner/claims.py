@@ -10,7 +10,8 @@
 A claim is checked on `facts`, what an experiment reads from its Records, and may be checked case by case (a data set
 each). A case that was not measured is left out. Claims are named by letters in their order; conditions for "reproduced"
 and "partly" are put together from `those`, `half`, `some` and `in_one_case` with `&` and `|`, which carry their own
-words. What only serves the condition for "partly" stands in `beside`.
+words. What only serves the condition for "partly" stands in `beside`. A rule that turns out to be wrong is replaced
+together with the reason, and its verdict stays visible: `Rule(..., earlier=the_old_one, because="...")`.
 
 What is said of a result is said in one sentence, which carries what the runs lack of the published setting: "partly,
 with 3 of 10 seeds and 500 of about 6000 training rows a class: 2 of 4 claims hold." One seed is "preliminary" whatever
@@ -193,8 +194,10 @@ class Rule:
         reproduced: Condition | None = None,
         partly: Condition | None = None,
         note: str = "",
+        earlier: Rule | None = None,
+        because: str = "",
     ) -> None:
-        self.claims, self.note = claims, note
+        self.claims, self.note, self.earlier, self.because = claims, note, earlier, because
         self.letters = dict(zip(ascii_lowercase, (*claims, *beside), strict=False))
         self.asked = tuple(ascii_lowercase[: len(claims)])
         self.reproduced = reproduced or self._all(named=bool(beside))
@@ -205,7 +208,8 @@ class Rule:
             return self.note
         stated = "; ".join(f"({letter}) {claim.sentence}" for letter, claim in self.letters.items())
         asked = f"Reproduced if {self.reproduced.words}; partly if {self.partly.words}; not otherwise."
-        return f"{stated}. {asked} {self.note}".strip()
+        replaced = f'It replaces an earlier rule, since {self.because}: "{self.earlier}"' if self.earlier else ""
+        return " ".join(filter(None, (f"{stated}.", asked, self.note, replaced)))
 
     def judge(self, facts: Any) -> Verdict:  # noqa: ANN401 - the experiment's own
         """The rule, applied: the word, which claims hold and which do not, with their numbers."""
@@ -220,6 +224,8 @@ class Rule:
             key = "Not measured" if not found[letter] else "Holds" if held else "Does not hold"
             told[key].append(claim.told(found[letter]))
         why = " ".join(f"{words}: {'; '.join(said)}." for words, said in told.items() if said)
+        if self.earlier is not None:
+            why += f" By the earlier rule: {self.earlier.judge(facts).word}."
         claims = _counted([each for each in found.values() if each])
         if self.reproduced.holds(found):
             return Verdict("reproduced", why, claims)

@@ -2,7 +2,8 @@
 
 The paper finds predictions on task B of Split MNIST far surer than on Permuted MNIST (Fig. 2, a table: entropy 0.003
 and 0.453), the final layer's likelihood gradient much larger (Fig. 3) and much larger against that of the prior
-(Fig. 4). Fig. 3 and 4 print curves without numbers, and "much larger" without a factor: here it is 2.
+(Fig. 4). Fig. 3 and 4 print curves without numbers, and "much larger" without a factor: the direction is judged. An
+earlier rule asked for a factor of 2; what it says stands beside.
 
 "Early in training" is read as the mean over the 15 batches of B.1, each before it trains; the first batch alone, other
 kinds of entropy and the entropy after training stand beside it. A unit trains task A once and makes 100 runs from
@@ -172,7 +173,7 @@ class EarlyRuns(Trained[EarlySetting]):
         "paper": EarlySetting(),
     }
     uses: ClassVar[tuple[type, ...]] = (VCL,)
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 2, "laptop": 1, "paper": 1}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 2, "laptop": 5, "paper": 1}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "8 x 8 digits in place of MNIST; 5 epochs; 32 units; 4 runs",
         "laptop": "40 epochs of task A; one posterior sample a batch while it is learnt",
@@ -209,7 +210,7 @@ class EarlyRuns(Trained[EarlySetting]):
 
 # Fig. 2, as printed, in nats.
 PAPER = {"split": 0.003, "permuted": 0.453}
-MUCH = 2.0  # times larger is "much larger"
+MUCH = 2.0  # times larger was "much larger" by the earlier rule
 ORDERS = 100.0  # times larger is "2 orders of magnitude"
 BEYOND = 2.0  # standard errors
 ERRORS = "Errors are over networks for task A; where there is one, over its runs, and say nothing of other networks."
@@ -264,6 +265,12 @@ def larger_by(factor: float, quantity: str) -> Rule:
         partly=those("a"),
         note=ERRORS,
     )
+
+
+def direction(quantity: str) -> Rule:
+    """That a quantity is larger in one setting, beyond its errors."""
+    old = larger_by(MUCH, quantity)
+    return Rule(old.claims[0], note=ERRORS, earlier=old, because=f"print has no factor and the {MUCH:g} was ours")
 
 
 class EarlyFigure(EarlyRuns):
@@ -346,7 +353,7 @@ class RobustFig3(GradientFigure):
     """Farquhar and Gal Fig. 3: final-layer gradient of the likelihood term."""
 
     name, item = "robust-fig3", "Farquhar and Gal Fig. 3"
-    rule = larger_by(MUCH, "mean absolute final-layer gradient of the likelihood term, split over permuted")
+    rule = direction("mean absolute final-layer gradient of the likelihood term, split over permuted")
     quantity, words = "likelihood", "mean absolute gradient"
     shown: ClassVar[Mapping[str, str]] = {"likelihood": "gradient"}
 
@@ -355,8 +362,7 @@ class RobustFig4(GradientFigure):
     """Farquhar and Gal Fig. 4: likelihood term over prior term of the final-layer gradient."""
 
     name, item = "robust-fig4", "Farquhar and Gal Fig. 4"
-    rule = larger_by(
-        MUCH,
+    rule = direction(
         "ratio of the mean absolute final-layer gradients, likelihood term over prior term, mean over the batches from "
         "the second, split over permuted",
     )

@@ -6,10 +6,13 @@ tasks to come, but of tasks long past as well; "the fourth model, for example, i
 task, which it has seen, as it is about the fifth". Fig. 18 is the ROC of a detector that calls a task unseen where MI
 exceeds theta times that of the current task, theta = 1.0, 1.1, .. 10; its area is 0.76.
 
-Which pairs (model, task) the paper counts it does not say, and they decide the area. Three readings stand side by
-side: the current task among the seen ("all"), left out ("others"), and the last model, which has no task to come, left
-out ("before_last"). Fig. 15 and 17 are the same of VGR: "uncertainty is high for unseen tasks, and low for all
-previously seen tasks", and the area is 1. The runs are VCL's of Fig. 6 and VGR's of Fig. 11, with the same ids.
+Which pairs (model, task) count decides the area. "Models trained on 1-5 tasks are each evaluated against all five
+tasks", "both seen and unseen": so the area is judged with the current task among the seen ("all"), as one that the
+model was trained on. Two other readings stand beside it: the current task left out ("others"), and the last model,
+which has no task to come, left out ("before_last"). Earlier rules asked for all three.
+
+Fig. 15 and 17 are the same of VGR: "uncertainty is high for unseen tasks, and low for all previously seen tasks", and
+the area is 1. The runs are VCL's of Fig. 6 and VGR's of Fig. 11, with the same ids.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ READINGS = {
 }
 NEARLY = 0.5  # of the uncertainty about the fifth task: "nearly as uncertain"
 CLOSE = 0.1  # of area
-CLEAN = 0.95  # of area: "cleanly divides"; also the share of models that must do so
+CLEAN = 0.95  # of area: "cleanly divides"; by the earlier rule also the share of models that must do so
+MOST = 0.5  # of the models
 
 
 def mutual(record: Record) -> Float64[Tensor, "t t"]:
@@ -84,8 +88,8 @@ UNSURE_OF_UNSEEN = Claim(
 )
 
 
-def areas_that(holds: Callable[[float], bool], words: str) -> list[Claim]:
-    """A claim on the area under the ROC for each reading of the pairs."""
+def areas_that(holds: Callable[[float], bool], words: str) -> Rule:
+    """A claim on the area under the ROC by the reading of print; by the earlier rule, one for each reading."""
 
     def claim(reading: str, pairs: str) -> Claim:
         def check(mi: Sequence[Float64[Tensor, "t t"]]) -> Finding:
@@ -94,7 +98,20 @@ def areas_that(holds: Callable[[float], bool], words: str) -> list[Claim]:
 
         return Claim(f"{words}, {pairs}", check)
 
-    return [claim(reading, pairs) for reading, pairs in READINGS.items()]
+    claims = [claim(reading, pairs) for reading, pairs in READINGS.items()]
+    return Rule(
+        claims[0],
+        earlier=Rule(*claims, partly=some("a", "b", "c")),
+        because="print evaluates every model on every task, so that two of its three readings are not those of print",
+    )
+
+
+def models_divide(share: float) -> Claim:
+    """That so many models know what they have seen."""
+    return Claim(
+        f"at least {share:.0%} of the models are less unsure of each task they have seen than of any to come",
+        lambda mi: at_least(share, {"share": fmean(map(divided, mi))}),
+    )
 
 
 class Unseen(RobustRuns):
@@ -161,12 +178,9 @@ class RobustFig18(Unseen):
     """Farquhar and Gal Fig. 18: detection of unseen tasks by uncertainty, VCL."""
 
     name, item = "robust-fig18", "Farquhar and Gal Fig. 18"
-    rule = Rule(
-        *areas_that(
-            lambda area: abs(area - PAPER[VCL]) <= CLOSE,
-            f"the area under VCL's ROC lies within {CLOSE:g} of the printed {PAPER[VCL]:g}",
-        ),
-        partly=some("a", "b", "c"),
+    rule = areas_that(
+        lambda area: abs(area - PAPER[VCL]) <= CLOSE,
+        f"the area under VCL's ROC lies within {CLOSE:g} of the printed {PAPER[VCL]:g}",
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -215,10 +229,9 @@ class RobustFig15(OfReplay, RobustFig16):
     name, item = "robust-fig15", "Farquhar and Gal Fig. 15"
     rule = Rule(
         UNSURE_OF_UNSEEN,
-        Claim(
-            f"at least {CLEAN:.0%} of the models are less unsure of each task they have seen than of any to come",
-            lambda mi: at_least(CLEAN, {"share": fmean(map(divided, mi))}),
-        ),
+        models_divide(MOST),
+        earlier=Rule(UNSURE_OF_UNSEEN, models_divide(CLEAN)),
+        because=f"print has no share and the {CLEAN:.0%} were ours",
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -233,10 +246,7 @@ class RobustFig17(OfReplay, RobustFig18):
     """Farquhar and Gal Fig. 17: detection of unseen tasks by uncertainty, VGR."""
 
     name, item = "robust-fig17", "Farquhar and Gal Fig. 17"
-    rule = Rule(
-        *areas_that(
-            lambda area: area >= CLEAN,
-            f"the area under VGR's ROC, printed {PAPER[VGR]:g}, is at least {CLEAN:g}",
-        ),
-        partly=some("a", "b", "c"),
+    rule = areas_that(
+        lambda area: area >= CLEAN,
+        f"the area under VGR's ROC, printed {PAPER[VGR]:g}, is at least {CLEAN:g}",
     )
