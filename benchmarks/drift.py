@@ -1,9 +1,7 @@
-"""`python -m benchmarks drift`: level and power of the drift test that keeps no rows, from stored results.
+"""`python -m benchmarks drift`: level of the drift test that keeps no rows, and which column it names.
 
 Level: references and new rows are disjoint draws of one table, so there is no difference; references are redrawn, and
-each meets new samples of several sizes. Power: new rows are changed by one of six drifts of two sizes, and the test
-stands against a boosting classifier that keeps the rows: it is trained on one half of both samples and its scores of
-the other half are ranked (one-sided Mann-Whitney test, 5 %), which needs no permutation to have its level. Guilty: of
+each meets new samples of several sizes. (Its power is measured by `vestige run beyond-vestige`.) Guilty: of
 the drifts that change one column, how often that column is first in the order of `compare`, which always has one, and
 how often it is named as different, with rows and with a vestige; and, of rows without any drift, how often any is.
 The order was chosen on other tables (two of `level`, twelve made for it): some two hundred and twenty orders were
@@ -49,13 +47,12 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "benchmarks" / "results" / "drift"
 # Of the test, and of the order of columns: results of an older one are measured again.
-VERSIONS = {"level": 3, "power": 3, "guilty": 6}
+VERSIONS = {"level": 3, "guilty": 6}
 DATA = Path(os.environ.get("VESTIGE_DATA", Path.home() / ".cache" / "vestige"))
 ALPHA = 0.05
 REFERENCES, TESTS = 50, 42
-POWER_REFERENCES, POWER_N = 16, 5000
-POWER_SIZES = (500, 2000)
-GUILTY_REFERENCES = 28
+GUILTY_REFERENCES, GUILTY_N = 28, 5000
+GUILTY_SIZES = (500, 2000)
 Cells = np.ndarray
 Draw = Callable[[np.random.Generator, int], Cells]
 
@@ -130,7 +127,7 @@ LEVEL_SIZES = {
 }
 # The mixed table once more: with few rows, and with rows that are added to a reference later.
 MIXED_TOO, ADDED = ("small", "updated"), 6000
-AR_TABLES = {"autocorrelated, block 40": 40, "autocorrelated, no block": 1}
+AR_TABLES = {"autocorrelated, block 40": 40, "autocorrelated, block 100": 100, "autocorrelated, no block": 1}
 AR = 0.8
 AR_ROWS, AR_SIZES = 6000, (600, 1500, 4000)
 
@@ -169,9 +166,11 @@ def level_cell(name: str, reference: int) -> list[dict[str, Any]]:
 
     rng = np.random.default_rng([7, reference, sum(name.encode())])
     if name in AR_TABLES:
-        test = _drift_test(_walk(rng, AR_ROWS), ("number",) * 4, reference, AR_TABLES[name])
+        block = AR_TABLES[name]
+        times = max(block / 40, 1)  # as many blocks, if they are longer
+        test = _drift_test(_walk(rng, round(times * AR_ROWS)), ("number",) * 4, reference, block)
         sizes = list(itertools.islice(itertools.cycle(AR_SIZES), TESTS))
-        return [{"m": m} | _tested(test, _walk(rng, m)) for m in sizes]
+        return [{"m": m} | _tested(test, _walk(rng, m)) for m in (round(times * size) for size in sizes)]
     table = TABLES["mixed" if name in MIXED_TOO else name]()
     n, sizes = LEVEL_SIZES[name]
     drawn = table.rows(rng, n + 12 * max(sizes))
@@ -185,23 +184,6 @@ def level_cell(name: str, reference: int) -> list[dict[str, Any]]:
     ]
 
 
-def power_cell(name: str, reference: int, *, rival: bool = True) -> list[dict[str, Any]]:
-    """Every drift of both sizes at both numbers of new rows, against one reference."""
-    from vestige_papers.beyond.drifting_tables import DRIFTS, boosting, changeable
-
-    rng = np.random.default_rng([11, reference, sum(name.encode())])
-    table, rows = _drifting(name), []
-    drawn = table.rows(rng, POWER_N + table.spare)
-    p, rest = drawn[:POWER_N], drawn[POWER_N:]
-    test, b = _drift_test(p, table.kinds, reference), changeable(p, table.kinds, rng)
-    for m, (drift, (change, strengths)) in itertools.product(POWER_SIZES, DRIFTS.items()):
-        for size in strengths:
-            q = change(rest[rng.permutation(len(rest))], b, rng, size)[:m]
-            row = {"m": m, "drift": drift, "size": size, "rows": len(q)} | _tested(test, q)
-            rows.append(row | ({"boosting": boosting(p, q, table.kinds, reference)} if rival else {}))
-    return rows
-
-
 def guilty_cell(name: str, reference: int) -> list[dict[str, Any]]:
     """The place of the changed column in the order of `compare`, with rows and with a vestige."""
     from vestige.data.readers.columns import encode
@@ -213,12 +195,12 @@ def guilty_cell(name: str, reference: int) -> list[dict[str, Any]]:
 
     rng = np.random.default_rng([23, reference, sum(name.encode())])
     table, rows = _drifting(name), []
-    drawn = table.rows(rng, POWER_N + table.spare)
-    p, rest = drawn[:POWER_N], drawn[POWER_N:]
+    drawn = table.rows(rng, GUILTY_N + table.spare)
+    p, rest = drawn[:GUILTY_N], drawn[GUILTY_N:]
     b, real = changeable(p, table.kinds, rng), as_table(name, p)
     kept = keep(real, seed=reference)
-    cases = [(m, drift, size) for m in POWER_SIZES for drift in CHANGED for size in DRIFTS[drift][1]]
-    for m, drift, size in [*cases, *((m, "none", 0.0) for m in POWER_SIZES)]:
+    cases = [(m, drift, size) for m in GUILTY_SIZES for drift in CHANGED for size in DRIFTS[drift][1]]
+    for m, drift, size in [*cases, *((m, "none", 0.0) for m in GUILTY_SIZES)]:
         shuffled = rest[rng.permutation(len(rest))]
         column = "" if drift == "none" else table.names[CHANGED[drift](b, copy.deepcopy(rng))]
         new = as_table(name, (shuffled if drift == "none" else DRIFTS[drift][0](shuffled, b, rng, size))[:m])
@@ -240,7 +222,6 @@ def guilty_cell(name: str, reference: int) -> list[dict[str, Any]]:
 
 PARTS: dict[str, tuple[Callable[..., list[dict[str, Any]]], tuple[str, ...], int]] = {
     "level": (level_cell, (*LEVEL_SIZES, *AR_TABLES), REFERENCES),
-    "power": (power_cell, ("electricity", "mixed", "covertype"), POWER_REFERENCES),
     "guilty": (guilty_cell, ("electricity", "mixed", "covertype"), GUILTY_REFERENCES),
 }
 
@@ -305,26 +286,6 @@ def level_rows() -> list[list[str]]:
     return rows
 
 
-def power_rows() -> list[list[str]]:
-    """A table, size and drift a row: ours and the classifier's share below 5 %, mean over both strengths."""
-    from vestige_papers.beyond.drifting_tables import DRIFTS
-
-    rows = []
-    for name, m in itertools.product(PARTS["power"][1], POWER_SIZES):
-        tests = [row for cell in stored("power", name).values() for row in cell if row["m"] == m]
-        if not tests:
-            continue
-        mean = []
-        for drift in DRIFTS:
-            mine = [row for row in tests if row["drift"] == drift]
-            pair = [_mean(row[who] <= ALPHA for row in mine) for who in ("p", "boosting")]
-            mean.append(pair)
-            rows.append([name, str(m), drift, f"{pair[0]:.2f}", f"{pair[1]:.2f}", str(len(mine))])
-        ours, theirs = np.mean(mean, 0)
-        rows.append([name, str(m), "mean", f"{ours:.3f}", f"{theirs:.3f}", str(len(tests))])
-    return rows
-
-
 def guilty_rows() -> list[list[str]]:
     """A drift, its size and number of new rows a row: how often the column came first, and was named as different.
 
@@ -333,7 +294,7 @@ def guilty_rows() -> list[list[str]]:
     names = PARTS["guilty"][1]
     tests = [row for name in names for cell in stored("guilty", name).values() for row in cell]
     rows = []
-    for sizes in (*((m,) for m in POWER_SIZES), POWER_SIZES):
+    for sizes in (*((m,) for m in GUILTY_SIZES), GUILTY_SIZES):
         of_sizes = [row for row in tests if row["m"] in sizes]
         told = " and ".join(map(str, sizes))
         cases = dict.fromkeys((row["drift"], row["size"]) for row in of_sizes if row["drift"] != "none")
@@ -361,7 +322,6 @@ def _counted(tests: Sequence[dict[str, Any]]) -> list[str]:
 
 HEADS = {
     "level": ("table", "references", "tests", "level at 5 %", "at 1 %", "at .1 %", "at 5 % by new rows"),
-    "power": ("table", "new rows", "drift", "without rows", "boosting with rows", "tests"),
     "guilty": (
         *("new rows", "drift of one column", "size", "first, with rows", "named, with rows"),
         *("first, with a vestige", "named, with a vestige"),
@@ -370,7 +330,7 @@ HEADS = {
 
 
 def _print(markdown: bool) -> None:
-    for part, rows in (("level", level_rows()), ("power", power_rows()), ("guilty", guilty_rows())):
+    for part, rows in (("level", level_rows()), ("guilty", guilty_rows())):
         if markdown:
             print("| " + " | ".join(HEADS[part]) + " |\n" + "|---" * len(HEADS[part]) + "|")
             print("\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n")
