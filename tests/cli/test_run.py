@@ -30,6 +30,23 @@ def test_it_runs_every_seed_and_judges(dice, tmp_path, capsys):
     assert stored["details"]["command"] == "run dice --preset paper --seeds 3"
 
 
+def test_what_somebody_has_run_is_taken_over(dice, monkeypatch, tmp_path, capsys):
+    first = answer(["dice", "--preset", "paper", "--seeds", "2", "--out", str(tmp_path / "theirs")], capsys)
+    assert main(["report", str(tmp_path / "theirs"), "--pack", str(tmp_path / "packed")]) == 0
+    capsys.readouterr()
+    own = ["--preset", "paper", "--out", str(tmp_path / "own"), "--known", str(tmp_path / "packed")]
+    assert main(["run", "dice", *own, "--workers", "0", "--json"]) == 0
+    said = capsys.readouterr()
+    assert "2 units were taken over from" in said.err
+    found = json.loads(said.out)[0]
+    assert set(first["records"]) < set(found["records"])
+    # With another version nothing of theirs is what a run of today would make.
+    monkeypatch.setattr(Dice, "version", 2)
+    own[3] = str(tmp_path / "newer")
+    assert main(["run", "dice", *own, "--workers", "0"]) == 0
+    assert "0 units were taken over from" in capsys.readouterr().err
+
+
 def test_fields_can_be_set(dice, tmp_path, capsys):
     found = answer(["dice", "--set", "bias=10", "--set", "throws=50", "--seeds", "1", "--out", str(tmp_path)], capsys)
     assert found["verdict"]["word"] == "preliminary"
@@ -139,6 +156,7 @@ def test_a_grid_from_the_command_to_the_record(monkeypatch, tmp_path, capsys):
         (["dice", "--device", "tpu"], "'device'"),
         (["dice", "--device", "cuda"], "must be"),
         (["dice", "--cpus", "2"], "must come with --ray"),
+        (["dice", "--known", "nowhere"], "nowhere"),
     ],
 )
 def test_misuse_is_one_sentence_and_writes_nothing(dice, tmp_path, capsys, argv, words):

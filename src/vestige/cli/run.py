@@ -50,6 +50,9 @@ class RunVerb(output.Verb):
     brackets: [[16],[32,32]]."""
     grid_tasks: Annotated[int | None, arg(metavar="K")] = None
     """With --grid: choose by the first K tasks alone, as one must who cannot know the later ones."""
+    known: Annotated[UseAppendAction[tuple[Path, ...]], arg(metavar="DIR|RECORD")] = ()
+    """Records that somebody has made already, such as the folder 'reproductions': a unit that is among them, with the
+    versions of today, is taken over and not run; may be given several times."""
     real: Annotated[Path | None, arg(metavar="FILE")] = None
     """Rows of your own data, for an experiment that takes them: lfiw-table1, lfiw-table4, lfiw-table5, cdre-table2."""
     fake: Annotated[Path | None, arg(metavar="FILE")] = None
@@ -101,6 +104,13 @@ class RunVerb(output.Verb):
             raise InputError("The 'grid_tasks' of vestige run must come with --grid. Got it without instead.")
         searches = {name: runner.search(name, self.out, grid, tasks=self.grid_tasks, **given) for name in names if grid}
         plans = {name: searches[name].units() if grid else runner.plan(name, self.out, **given) for name in names}
+        if self.known:
+            from vestige.runner.report import gather
+
+            with output.progress("Reading Records"):
+                records = gather(self.known)
+            taken = runner.take_over([unit for units in plans.values() for unit in units], records)
+            output.note(f"{taken} units were taken over from {', '.join(map(str, self.known))}.")
         if self.ray is None:  # a cluster has devices of its own
             for unit in chain.from_iterable(plans.values()):
                 device_of(self.device, EXPERIMENTS[unit.experiment].devices)

@@ -16,7 +16,7 @@ from vestige.runner.claims import (
 )
 from vestige.runner.experiment import BEYOND, Experiment, Gap, Line, OnProgress, gap, grouped, line
 from vestige.runner.local import run
-from vestige.runner.plan import Unit, Validated, configured, parse, plan, search
+from vestige.runner.plan import Unit, Validated, configured, parse, plan, search, take_over
 from vestige.runner.trained import OnHeldOutRows, Trained
 from vestige.runner.unit import Finished, run_unit
 
@@ -51,5 +51,6 @@ __all__ = [
     "search",
     "shown",
     "some",
+    "take_over",
     "those",
 ]

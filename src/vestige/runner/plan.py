@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, get_args, get_origin, runtime_checkable
@@ -53,6 +53,15 @@ class Unit:
             return Record.load(self.path) if self.path.exists() else None
         except StoreError:
             return None
+
+
+def take_over(units: Sequence[Unit], records: Iterable[Record]) -> int:
+    """Store for every unit that is not finished the Record with its id, if `records` have it; returns how many."""
+    known = {record.id: record for record in records}
+    missing = [unit for unit in units if unit.path.stem in known and unit.finished() is None]
+    for unit in missing:
+        known[unit.path.stem].save(unit.path)
+    return len(missing)
 
 
 def plan(
