@@ -49,6 +49,8 @@ from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import hypergeom, rankdata
 from torch import Tensor
 
+from vestige.vestiges.spelling import Write, between, least_gap, spelt
+
 BINS, ROWS_A_BIN = 16, 25
 COMMON, UNITS = 0.05, 3  # of a category: codes of at least this share enter relations, at most so many of them
 RANKS, SPREAD = -1, -2  # functions that are no codes
@@ -81,8 +83,11 @@ class ColumnTested:
     log_p: tuple[float, ...]  # of each kind of evidence, for the order
 
 
-def coded(x: Float[Tensor, " n"], categories: Sequence[str] | None) -> CodedCells:
-    """CodedCells of the cells `x` of both sides; `categories` are the texts of a category's codes, None of a number."""
+def coded(x: Float[Tensor, " n"], categories: Sequence[str] | None, write: Write = spelt) -> CodedCells:
+    """CodedCells of the cells `x` of both sides; `categories` are the texts of a category's codes, None of a number.
+
+    `write` spells a number.
+    """
     cells = x.double().numpy()
     there = ~np.isnan(cells)
     if categories is not None:
@@ -90,12 +95,12 @@ def coded(x: Float[Tensor, " n"], categories: Sequence[str] | None) -> CodedCell
         return _with_missing(names, codes, there, None)
     values = np.unique(cells[there])
     if len(values) <= BINS:
-        names, codes = tuple(f"{v:.4g}" for v in values), np.searchsorted(values, cells)
+        names, codes = tuple(write(float(v), least_gap(values)) for v in values), np.searchsorted(values, cells)
     else:
         k = min(BINS, max(int(there.sum()) // ROWS_A_BIN, 2))
         edges = np.unique(np.quantile(cells[there], np.arange(1, k) / k))
         codes = np.searchsorted(edges, cells, side="right")
-        names = tuple(_between(edges, i) for i in range(len(edges) + 1))
+        names = tuple(between(edges, i, write) for i in range(len(edges) + 1))
     scores = np.full(len(cells), np.nan)
     if len(values):
         scores[there] = 2 * (rankdata(cells[there]) - 0.5) / there.sum() - 1
@@ -108,12 +113,6 @@ def _with_missing(
     if bool(there.all()):
         return CodedCells(names, codes, scores)
     return CodedCells((*names, MISSING), np.where(there, codes, len(names)), scores)
-
-
-def _between(edges: Float[np.ndarray, " e"], i: int) -> str:
-    low = f"from {edges[i - 1]:.4g}" if i > 0 else ""
-    high = f"below {edges[i]:.4g}" if i < len(edges) else ""
-    return " ".join(filter(None, (low, high)))
 
 
 def examined(column: CodedCells, n_p: int) -> ColumnTested:

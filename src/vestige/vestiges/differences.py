@@ -43,6 +43,7 @@ from vestige.vestiges.by_column import (
 )
 from vestige.vestiges.drift_test import ColumnShift
 from vestige.vestiges.schema import BOOLEANS
+from vestige.vestiges.spelling import Write, dated, spelt
 
 ALPHA = 0.05
 QUANTILES = (0.1, 0.5, 0.9)
@@ -149,6 +150,7 @@ class RowColumn:
     value: int | None = None  # of a number; None where it is one and the same everywhere
     codes: tuple[tuple[str, int], ...] = ()  # of a category: its texts and their 0/1 features
     missing: int | None = None  # the 0/1 feature that says so
+    write: Write = spelt  # of a number
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -193,7 +195,8 @@ def row_columns(width: int, report: ColumnReport | None, kept: Sequence[bool] | 
             found = [RowColumn(column.name, "category", None, tuple(texts.items()), missing)]
         elif column.name in here:
             kind = "category" if column.kind == "boolean" else "number"
-            found = [RowColumn(column.name, kind, there.get(column.name), (), missing)]
+            write = dated if column.kind == "date" else spelt
+            found = [RowColumn(column.name, kind, there.get(column.name), (), missing, write)]
         else:  # the columns of an array, under one line of the report
             found = [RowColumn(name, "number", place) for name, place in there.items()]
         out += [one for one in found if one.features]
@@ -207,7 +210,8 @@ def of_rows(
     most = max(int(MOST_CELLS / max(len(columns), 1)), 1)
     p, q = p[:most], q[:most]
     sides = [(column.cells(p), column.cells(q)) for column in columns]
-    codes = [coded(torch.cat(pair), column.categories) for pair, column in zip(sides, columns, strict=True)]
+    both = zip(sides, columns, strict=True)
+    codes = [coded(torch.cat(pair), column.categories, column.write) for pair, column in both]
     found = [examined(one, len(p)) for one in codes]
     given = given_others(codes).log_p(len(codes), len(p))
     corrected = holm([one.p_value for one in found])
@@ -217,7 +221,7 @@ def of_rows(
         profile = _profile(codes[i], len(p))
         place, numbers = found[i].place, numbers_of(*sides[i]) if column.kind == "number" else None
         told = (
-            of_number(numbers, "mean" if place == RANKS else "spread")
+            of_number(numbers, "mean" if place == RANKS else "spread", column.write)
             if numbers is not None and place < 0
             else of_share(profile, place, column.kind)
         )
@@ -311,11 +315,11 @@ def difference(
     return replace(found, evidence=evidence)
 
 
-def of_number(numbers: Numbers, what: str) -> str:
+def of_number(numbers: Numbers, what: str, write: Write = spelt) -> str:
     """The mean, or the spread, before and after."""
     if what == "mean":
-        before, after = numbers.means
-        return f"mean {before:.4g} -> {after:.4g} ({numbers.shift:+.2f} deviations)"
+        means = " -> ".join(write(mean, numbers.deviations[0] / 10) for mean in numbers.means)
+        return f"mean {means} ({numbers.shift:+.2f} deviations)"
     before, after = numbers.deviations
     return f"spread {before:.4g} -> {after:.4g} ({numbers.spread:.2f} times)"
 

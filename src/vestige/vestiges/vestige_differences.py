@@ -37,6 +37,7 @@ from vestige.vestiges.differences import (
 from vestige.vestiges.drift_test import DriftFound
 from vestige.vestiges.image_difference import ImageDifference
 from vestige.vestiges.kept import KeptData
+from vestige.vestiges.spelling import dated, spelt
 
 COUNTED = 0.1  # of the level, for counts of categories and missing cells
 
@@ -53,9 +54,11 @@ def of_vestige(kept: KeptData, cells: Float[Tensor, "n c"], found: DriftFound) -
     for one in found.columns:
         j = one.column
         column, values = kept.test.dictionary.columns[j], cells[:, j]
-        texts = None if frame.schema is None or frame.kinds[j] == "number" else frame.schema.used[j].categories
+        of_table = None if frame.schema is None else frame.schema.used[j]
+        texts = None if of_table is None or frame.kinds[j] == "number" else of_table.categories
+        write = dated if of_table is not None and of_table.kind == "date" else spelt
         profile = Profile(
-            tuple(_code_name(column.name_of(k), texts) for k in range(column.size)),
+            tuple(_code_name(column.name_of(k, write), texts) for k in range(column.size)),
             tuple(column.shares.tolist()),
             tuple((torch.bincount(column.codes(values), minlength=column.size) / len(values)).tolist()),
         )
@@ -73,9 +76,9 @@ def of_vestige(kept: KeptData, cells: Float[Tensor, "n c"], found: DriftFound) -
                 {} if drawn is None else numbers.quantiles,
             )
         if numbers is not None and one.what in ("mean rank", "mean", "spread of ranks", "spread"):
-            told, place = of_number(numbers, "mean" if one.what.startswith("mean") else "spread"), 0
+            told, place = of_number(numbers, "mean" if one.what.startswith("mean") else "spread", write), 0
         else:
-            place = profile.names.index(_code_name(one.what, texts))
+            place = [column.name_of(k) for k in range(column.size)].index(one.what)
             exact = replace(profile, before=_put(profile.before, place, one.before))
             told = of_share(exact, place, frame.kinds[j])
             profile = exact

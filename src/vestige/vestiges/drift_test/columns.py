@@ -23,6 +23,7 @@ from torch import Tensor
 
 from vestige.core.rounding import ROWS_TOGETHER
 from vestige.vestiges.rare import scale_of
+from vestige.vestiges.spelling import Write, between, least_gap, spelt
 
 MIN_ROWS = ROWS_TOGETHER  # that a bin, an atom, a category or a leaf holds
 MIN_SHARE = 0.01  # of the rows, the same
@@ -86,16 +87,16 @@ class CodedColumn:
             codes = torch.where(self.atoms[place] == x, bins + place, codes)
         return codes.masked_fill_(x.isnan(), size - 1)
 
-    def name_of(self, code: int) -> str:
-        """A code in words."""
+    def name_of(self, code: int, write: Write = spelt) -> str:
+        """A code in words; `write` spells a number that is to be told from others so far away."""
         if code >= self.size - 2:
             return "missing" if code == self.size - 1 else "rare or new categories"
         if code >= self.bins:
             value = float(self.atoms[code - self.bins])
-            return f"category {value:g}" if self.kind == "category" else f"equal to {value:g}"
-        low = f"from {float(self.edges[code - 1]):.4g}" if code > 0 else ""
-        high = f"below {float(self.edges[code]):.4g}" if code < len(self.edges) else ""
-        return " ".join(part for part in (low, high) if part) or "any number"
+            is_category = self.kind == "category"
+            return f"category {value:g}" if is_category else f"equal to {write(value, least_gap(self.atoms.numpy()))}"
+        whole = "that are none of the common ones" if len(self.atoms) else "any number"
+        return between(self.edges.numpy(), code, write) or whole
 
     def standard(self, x: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """(x - centre) / scale, clipped; 0 where it is missing."""
