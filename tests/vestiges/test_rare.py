@@ -9,8 +9,9 @@ import torch
 
 import vestige as vs
 from vestige import store
+from vestige.core.numerics import Moments
 from vestige.core.rounding import SHARE, rounded, rounded_covariance, semi_definite, steps
-from vestige.vestiges.rare import UsualCells, hidden_products, scale_of, sparse_mode
+from vestige.vestiges.rare import UsualCells, hidden_products, scale_of, sparse_mode, with_correlations_of
 from vestige.vestiges.reference import OwnErrors
 
 keeping = importlib.import_module("vestige.vestiges.keep")  # the function of that name hides it
@@ -121,13 +122,16 @@ def test_hidden_products_are_those_of_features_that_never_meet_or_have_nothing_t
     x = torch.zeros(1000, 2, dtype=torch.float64)
     x[:200, 0], x[195:400, 1] = 1, 3
     mean, covariance = x.mean(0), torch.cov(x.mT, correction=0)
-    told = hidden_products(mean, covariance, x)  # 5 rows have both, and 41 would have
+    told, hidden = hidden_products(mean, covariance, x)  # 5 rows have both, and 41 would have
+    assert hidden.tolist() == [[False, True], [True, False]]
     assert float(told[0, 1]) == pytest.approx(-float(mean[0] * mean[1]))
     assert torch.equal(told.diagonal(), covariance.diagonal())
     x[170:195, 1] = 3  # now 30 of 46
-    assert float(hidden_products(x.mean(0), torch.cov(x.mT), x)[0, 1]) == pytest.approx(0, abs=1e-6)
+    assert float(hidden_products(x.mean(0), torch.cov(x.mT), x)[0][0, 1]) == pytest.approx(0, abs=1e-6)
     x[100:170, 1] = 3  # and now a hundred
-    assert torch.equal(hidden_products(x.mean(0), torch.cov(x.mT), x), torch.cov(x.mT))
+    told, hidden = hidden_products(x.mean(0), torch.cov(x.mT), x)
+    assert torch.equal(told, torch.cov(x.mT))
+    assert not hidden.any()
 
 
 def test_of_a_shard_no_count_below_fifty_is_kept():
@@ -231,3 +235,40 @@ def test_a_pixel_that_one_image_has_is_not_in_the_map():
     assert torch.equal(dark.frame.map.mean_, lit.frame.map.mean_)
     assert torch.equal(dark.frame.map.directions_, lit.frame.map.directions_)
     assert float(lit.frame.map.directions_[:, 0].abs().max()) < 1e-12
+
+
+def relu_rows(n, seed):
+    """Features of a network: many are 0 in most rows, and go together where they are not."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 4)) @ np.random.default_rng(5).normal(size=(4, 24))
+    return torch.as_tensor(np.maximum(z - np.linspace(0, 3, 24), 0))
+
+
+def test_fid_finds_no_difference_in_covariances_that_are_hidden():
+    p, q = relu_rows(1000, 1), relu_rows(1000, 2)
+    kept = vs.keep(p, seed=0)
+    assert int(kept.sketch.hidden.sum()) > 50
+    exact = vs.metrics.fid(p, q).value
+    new = vs.metrics.FID(groups=2).update(kept.frame.features(kept.comparable(kept.cells(q).cells)))
+    told = kept.moments_beside(new).compute(new).value
+    assert told == pytest.approx(exact, abs=0.25 * exact)
+    assert kept.moments.compute(new).value > 1.5 * exact  # what is hidden, held against what is there
+
+
+def test_pairs_of_categories_of_one_column_are_not_taken_for_hidden():
+    kept = vs.keep(people(), seed=1)
+    columns = [j for j, one in enumerate(kept.schema.used) for _ in one.features]
+    same = torch.tensor(columns) == torch.tensor(columns)[:, None]
+    assert not bool((kept.sketch.hidden & same).any())
+
+
+def test_filled_moments_have_the_other_sets_correlations_and_their_own_variances():
+    x, y = (torch.as_tensor(np.random.default_rng(i).normal(size=(200, 3)) @ np.diag([1, 2, 3])) for i in (1, 2))
+    p, q = Moments.of(x), Moments.of(y @ torch.tensor([[1.0, 0.5, 0], [0, 1, 0], [0, 0, 1]], dtype=torch.float64))
+    hidden = torch.zeros(3, 3, dtype=torch.bool)
+    hidden[0, 1] = hidden[1, 0] = True
+    found = with_correlations_of(q, p, hidden)
+    r = [m.scatter[0, 1] / (m.scatter[0, 0] * m.scatter[1, 1]).sqrt() for m in (found, q)]
+    assert float(r[0]) == pytest.approx(float(r[1]))
+    assert torch.equal(found.scatter.diagonal(), p.scatter.diagonal())
+    assert torch.equal(found.scatter[2], p.scatter[2])

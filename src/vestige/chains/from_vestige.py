@@ -165,5 +165,5 @@ def _fid(kept: Vestige, features: Float[Tensor, "n d"]) -> Estimate:
     draws, weights = kept.feature_points()
     rows = WeightedRows(draws, weights), WeightedRows(features, torch.ones(len(features), dtype=features.dtype))
     new = FID(groups=kept.moments.groups).update(features)
-    found = kept.moments.compute(new, std_error=True, rows=rows)
+    found = kept.moments_beside(new).compute(new, std_error=True, rows=rows)
     return Estimate.normal(found.value, found.std_error, name="fid")

@@ -123,8 +123,9 @@ class FIDMetric(SummedMetric):
             raise InputError(f"The samples of FIDMetric must be at least 2. Got {n:g} instead.")
         scatter = found["squares"] - torch.outer(total, total) / n
         new = Moments(int(n), n, n, self.moments.mean + total / n, scatter)
-        p, q = (_holding(FID(groups=1), one, one.n, self.width) for one in (self.moments, new))
-        return self._value(p.compute(q).value)
+        q = _holding(FID(groups=1), new, new.n, self.width)
+        whole = self.moments if self.vestige is None else self.vestige.moments_beside(q).whole()
+        return self._value(_holding(FID(groups=1), whole, whole.n, self.width).compute(q).value)
 
 
 class EmbeddedMetric(SummedMetric):

@@ -229,7 +229,7 @@ class VestigePair:
                 new = FID(groups=kept.moments.groups).update(q, v)
                 rows = WeightedRows(draws, w), WeightedRows(q, q.new_ones(len(q)) if v is None else v)
                 with heard() as told:
-                    found = kept.moments.compute(new, extrapolate=True, std_error=True, rows=rows)
+                    found = kept.moments_beside(new).compute(new, extrapolate=True, std_error=True, rows=rows)
                 return fid_found(found, told)
             if label == "KID":
                 by_draws = kid(few_p[0], few_q[0], **some)

@@ -21,7 +21,7 @@ from typing import Any, overload
 
 import pyarrow as pa
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vestige.core import VestigeWarning, checks
@@ -218,7 +218,7 @@ def keep(
         sketch = gathered(rows, sketch, frame, usual, usual(sample))
     for batch in () if on_ray else data:
         sketch = added(sketch, frame, usual(frame.cells(batch, data.origin).cells), places)
-    sketch = rounded_sketch(sketch, frame.features(usual(sample)))
+    sketch = rounded_sketch(sketch, frame, usual(sample))
     on_step("density")
     reference, drawn, out = fit_reference(frame, sample, usual=usual, rows=told.n, density=density, seed=seed)
     bandwidth = None if like is None else like.errors.bandwidth
@@ -266,19 +266,28 @@ def gathered(
     return Sketch(found.n, found.moments, found.third, test)
 
 
-def rounded_sketch(sketch: Sketch, features: Float[Tensor, "k d"]) -> Sketch:
-    """What may be kept of the sums over all rows, of which `features` are a random part."""
+def rounded_sketch(sketch: Sketch, frame: Frame, cells: Float[Tensor, "k c"]) -> Sketch:
+    """What may be kept of the sums over all rows, of which `cells` are a random part."""
+    features = frame.features(cells)
     third = None if sketch.third is None else sketch.third.rounded(features)
-    return Sketch(sketch.n, rounded_halves(sketch.moments, features), third, sketch.test.kept())
+    moments, hidden = rounded_halves(sketch.moments, features)
+    return Sketch(sketch.n, moments, third, sketch.test.kept(), hidden & ~of_one_column(frame, len(hidden)))
 
 
-def rounded_halves(moments: FID, features: Float[Tensor, "k d"]) -> FID:
-    """The moments of each half: rounded, without products over few rows, and as the whole where few rows tell."""
+def of_one_column(frame: Frame, width: int) -> Bool[Tensor, "d d"]:
+    """Pairs of features of the same column of a table: its categories never meet, which is no secret of the rows."""
+    columns = [] if frame.schema is None else [j for j, one in enumerate(frame.schema.used) for _ in one.features]
+    owner = torch.tensor(columns or range(width))
+    return owner == owner[:, None]
+
+
+def rounded_halves(moments: FID, features: Float[Tensor, "k d"]) -> tuple[FID, Bool[Tensor, "d d"]]:
+    """The moments of each half, rounded, and as the whole where few rows tell; and pairs without their products."""
     whole, n = moments.whole(), moments.n
     masks, owner, _ = masks_of(features)
     few = torch.zeros(features.shape[1], dtype=torch.bool)
     few[[i for i, rows in zip(owner, masks.sum(0).tolist(), strict=True) if rows < 2 * LEAST_ROWS]] = True
-    told = hidden_products(whole.mean, whole.scatter / n, features)
+    told, hidden = hidden_products(whole.mean, whole.scatter / n, features)
     changed = told - whole.scatter / n
     halves: list[Moments | None] = []
     for half in moments.summaries_:
@@ -291,7 +300,7 @@ def rounded_halves(moments: FID, features: Float[Tensor, "k d"]) -> FID:
         halves.append(half)
     made = copy.copy(moments)
     made.summaries_ = halves
-    return made
+    return made, hidden
 
 
 def append(

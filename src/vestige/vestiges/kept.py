@@ -36,6 +36,10 @@ class KeptData(ABC):
     def moments(self) -> FID:
         """Mean and covariance of the features, in two groups."""
 
+    def moments_beside(self, new: FID) -> FID:
+        """`moments` as they are held against those of new rows."""
+        return self.moments
+
     @property
     @abstractmethod
     def third(self) -> KID | None:

@@ -6,15 +6,17 @@
   most 20 000, so of all rows at least as many) are replaced: those of a sparse column by the mode, a category by the
   commonest one, a missing cell by the centre of its column or the commonest category. A column with fewer than 50
   values is missing throughout. So a data set with one such cell leaves what one without it leaves. Of new rows such
-  cells are replaced, too, before metrics and divergences, as long as they are no more than 50 of n were.
+  cells are replaced, too, before metrics and divergences, as long as they are no more than 50 of n were, within chance.
 - Two features may be common and meet in few rows; their product, and so their covariance, is then a number of these
-  few. `hidden_products` replaces it by that of features that never meet, or have nothing to do with each other.
+  few. `hidden_products` replaces it by that of features that never meet, or have nothing to do with each other. So FID
+  would find a difference where there is none: beside new rows such pairs have the correlation of these
+  (`with_correlations_of`), and FID tells nothing of them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,9 +24,10 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vestige.core.numerics import on_grid, two_digits
+from vestige.core.numerics import Moments, on_grid, two_digits
 from vestige.core.rounding import ROWS_TOGETHER
 
+CHANCE = 2.0  # standard errors by which cells of new rows may exceed 50 of n and still be as rare
 CLIP = 20.0  # scales from the centre beyond which nothing is told apart
 GAUSSIAN = 1.4826  # standard deviation of a Gaussian over its median distance from the median
 
@@ -84,10 +87,12 @@ class UsualCells:
     def told(self, cells: Float[Tensor, "n c"], rows: int) -> Float[Tensor, "n c"]:
         """New rows beside `rows` that were kept so: rare cells are replaced where they may be as rare as those were.
 
-        A column's rare categories, or its missing cells, that are more than 50 of `rows` stay: they are new.
+        A column's rare categories, or its missing cells, that are more than 50 of `rows`, beyond chance, stay: they are
+        new.
         """
         bare = self(cells)
         most = ROWS_TOGETHER / rows * len(cells)
+        most += CHANCE * math.sqrt(most * (1 + len(cells) / rows))
         missing = cells.isnan()
         filled, changed = missing & ~bare.isnan(), ~missing & ~(bare == cells)
         hide = (filled & (filled.sum(0) <= most)) | (changed & (changed.sum(0) <= most))
@@ -154,8 +159,8 @@ def masks_of(features: Float[Tensor, "n d"]) -> tuple[Bool[Tensor, "n k"], list[
 
 def hidden_products(
     mean: Float[Tensor, " d"], covariance: Float[Tensor, "d d"], features: Float[Tensor, "n d"]
-) -> Float[Tensor, "d d"]:
-    """The covariance without products of which fewer than 50 rows of `features` tell.
+) -> tuple[Float[Tensor, "d d"], Bool[Tensor, "d d"]]:
+    """The covariance without products of which fewer than 50 rows of `features` tell, and which these are.
 
     E (x - a)(y - b) is a sum over the rows that differ from both a and b. Where these are few, so many are counted as
     there would be if x and y had nothing to do with each other, but no more than 50; or none, where that is nearer.
@@ -166,10 +171,25 @@ def hidden_products(
     told_met = torch.where(2 * met < expected.clamp_max(ROWS_TOGETHER), 0.0, expected.clamp_max(ROWS_TOGETHER))
     share = told_met / expected.clamp_min(1e-30)  # of what independent features would have
     few = met < ROWS_TOGETHER
-    told = covariance.clone()
+    told, hidden = covariance.clone(), torch.zeros_like(covariance, dtype=torch.bool)
     for u, v in few.nonzero().tolist():
         i, j = owner[u], owner[v]
         if i < j:
             product = (mean[i] - origin[u]) * (mean[j] - origin[v])
             told[i, j] = told[j, i] = (float(share[u, v]) - 1) * product
-    return told
+            hidden[i, j] = hidden[j, i] = True
+    return told, hidden
+
+
+def with_correlations_of(other: Moments, moments: Moments, hidden: Bool[Tensor, "d d"]) -> Moments:
+    """`moments` in which features of `hidden` pairs are correlated as in `other`; no direction has a variance below 0.
+
+    Where both sets come of one distribution that is what was hidden, up to chance.
+    """
+    deviations = [one.scatter.diagonal().clamp_min(0).sqrt() for one in (moments, other)]
+    correlations = other.scatter / torch.outer(deviations[1], deviations[1]).clamp_min(1e-300)
+    scatter = torch.where(hidden, correlations * torch.outer(deviations[0], deviations[0]), moments.scatter)
+    values, vectors = torch.linalg.eigh(scatter)
+    if float(values[0]) < 0:
+        scatter = (vectors * values.clamp_min(0)) @ vectors.mT
+    return replace(moments, scatter=scatter)

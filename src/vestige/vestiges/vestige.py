@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vestige import store
@@ -41,7 +41,7 @@ from vestige.vestiges.fid_statistics import FidStatistics
 from vestige.vestiges.frame import Frame
 from vestige.vestiges.gives_away import NOTICE, gives_away, measured
 from vestige.vestiges.kept import KeptData
-from vestige.vestiges.rare import UsualCells
+from vestige.vestiges.rare import UsualCells, with_correlations_of
 from vestige.vestiges.reference import OwnErrors, Reference, features_of_draws, refit_errors, seen_of_cells
 from vestige.vestiges.schema import Aligned, Schema
 from vestige.vestiges.two_sets import Comparison, compare
@@ -58,12 +58,15 @@ class Sketch:
     moments: FID
     third: KID | None
     test: DriftTest
+    hidden: Bool[Tensor, "d d"] | None = newer(None)  # pairs of features whose covariance too few rows tell
 
     def merge(self, other: Sketch) -> Sketch:
         """The sketch of both sets of rows."""
         moments = _copied(self.moments).merge(other.moments)
         third = None if self.third is None or other.third is None else _copied(self.third).merge(other.third)
-        return Sketch(self.n + other.n, moments, third, self.test.merge(other.test))
+        hidden = self.hidden if other.hidden is None or self.hidden is None else self.hidden | other.hidden
+        hidden = other.hidden if hidden is None else hidden
+        return Sketch(self.n + other.n, moments, third, self.test.merge(other.test), hidden)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ class Vestige(KeptData):
     (400, torch.Size([3, 2]))
     """
 
-    version: ClassVar[int] = 2  # 2: rounded, and nothing of fewer than 50 rows
+    version: ClassVar[int] = 3  # 2: rounded, nothing of fewer than 50 rows; 3: FID leaves out what is hidden so
 
     frame: Frame
     sketch: Sketch
@@ -104,6 +107,16 @@ class Vestige(KeptData):
     def moments(self) -> FID:
         """Mean and covariance of the features, in two groups."""
         return self.sketch.moments
+
+    def moments_beside(self, new: FID) -> FID:
+        """`moments`, where what is hidden of the covariance is as in the new rows."""
+        if self.sketch.hidden is None or not bool(self.sketch.hidden.any()):
+            return self.moments
+        made, other = _copied(self.moments), new.whole()
+        made.summaries_ = [
+            None if one is None else with_correlations_of(other, one, self.sketch.hidden) for one in made.summaries_
+        ]
+        return made
 
     @property
     def third(self) -> KID | None:
@@ -237,6 +250,7 @@ def _copied(accumulator: Any) -> Any:  # noqa: ANN401 - an accumulator
 WHAT = {
     "sketch.moments": "mean and scatter of the features, in two halves of the rows",
     "sketch.third": "third moments of the features",
+    "sketch.hidden": "pairs of features that fewer than 50 rows have together, whose covariance is not told",
     "sketch.test": "the dictionary of the drift test, its moments over the rows, and its null tables",
     "reference": "the density that reference draws come from, and a weight for each draw",
     "frame.map": "the feature map",

@@ -41,7 +41,7 @@ from vestige.core import Estimate, NotEstimable, VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike
 from vestige.features import ClassifierFeatures
 from vestige.features.kept import ROWS_A_DIRECTION
-from vestige.metrics import FID, fid
+from vestige.metrics import fid
 from vestige.ratios.cross_fit import held_out
 from vestige.ratios.divergences import learnt
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, half, line
@@ -197,9 +197,8 @@ class Carried:
         found = compare(self.vestige, images, estimator=self.estimator, seed=self.seed)
         js, raw = found.divergences["js_smoothed"], found.divergences["js"]
         values = {"js": js.value, "js_low": js.low, "js_high": js.high, "js_raw": raw.value}
-        moments = self.vestige.moments
-        new = FID(groups=moments.groups).update(self.vestige.frame.features(self.vestige.cells(images).cells))
-        return values | {"fid": moments.compute(new).value}, js.verdict
+        distance = found.metrics["fid"]
+        return values | {"fid": distance.value, "fid_low": distance.low, "fid_high": distance.high}, js.verdict
 
     def told(self) -> dict[str, Any]:
         """The vestige's own error."""
@@ -409,9 +408,17 @@ class VestigeFacts:
         return float((raw[raw.isfinite()] > SATURATED).double().mean())
 
     def fid_gap(self, data: str) -> float:
-        """The largest difference of FID with and without rows, as a share."""
+        """The median difference of FID with and without rows, as a share."""
         kept, rows = self.joined(data, "carried", "fid"), self.joined(data, "oracle", "fid")
-        return float(((kept - rows).abs() / rows.abs().clamp_min(1e-12)).max())
+        return float(((kept - rows).abs() / rows.abs().clamp_min(1e-12)).median())
+
+    def fid_holds(self, data: str) -> float:
+        """How often the interval of FID holds that with rows; NaN of Records that have none."""
+        if any("fid_low" not in cells.carried for cells in self.images[data]):
+            return math.nan
+        low, high = (self.joined(data, "carried", f"fid_{end}") for end in ("low", "high"))
+        rows = self.joined(data, "oracle", "fid")
+        return float(((low <= rows) & (rows <= high)).double().mean())
 
     def power(self, table: str, who: str, m: int | None = None, drift: str | None = None) -> float:
         """The share of drifts found at 5 %."""
@@ -635,7 +642,8 @@ class BeyondVestige(Experiment[BeyondVestigeConfig]):
                 "tau to FID, oracle": facts.fid_tau(data, "oracle"),
                 "tau to severity": facts.severity_tau(data),
                 "JS without smoothing is saturated (%)": 100 * facts.saturated(data),
-                "largest relative difference of FID": facts.fid_gap(data),
+                "median relative difference of FID": facts.fid_gap(data),
+                "interval of FID holds that with rows (%)": 100 * facts.fid_holds(data),
             }
             numbers |= {f"tau to severity, {path}": facts.severity_tau(data, path) for path in PATHS}
             out += [line(data, quantity, [value]) for quantity, value in numbers.items() if not math.isnan(value)]
