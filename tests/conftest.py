@@ -26,6 +26,7 @@ class Few:
 
     full = ("golden", "ratios")  # where tests look at the numbers of a ratio, and not at what becomes of them
     steps, folds = 10, 2
+    draws = 300  # of the null of a drift test: as few as it ever has
     now = False
 
 
@@ -62,6 +63,23 @@ def few_steps_of_a_stack():
         patch.setattr(stack.Stack, "_fit", folded)
         patch.setattr(stack.Stack, "_schedules", wide)
         patch.setattr(stack, "StackSchedule", joint)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_draws_of_a_null():
+    """See `Few`: the null of a drift test is drawn whenever rows are kept, and most tests do not ask for its level."""
+    from vestige.vestiges.drift_test import test
+
+    drawn, usual = test.drawn_null, test.DRAWS
+
+    def fewer(*given, **named):
+        test.DRAWS = Few.draws if Few.now else usual
+        return drawn(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(test, "DRAWS", usual)
+        patch.setattr(test, "drawn_null", fewer)
         yield
 
 

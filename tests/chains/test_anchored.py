@@ -88,6 +88,7 @@ def test_a_poor_first_generator_is_warned_of_at_once_and_ever_after():
     assert found.estimates["js"].verdict in ("at least", "refused")
 
 
+@pytest.mark.slow
 def test_bias_in_many_dimensions_is_called_at_least():
     bed = mixture(n_steps=2)
     found, _ = walk(bed, 1000, preset="fast")
@@ -113,7 +114,12 @@ def fitted(p, q, weights=None, *, estimator="stack", above=1e9, start=None, seed
 @quiet
 @pytest.mark.parametrize(
     ("strategy", "estimator"),
-    [("anchored", "quadratic"), ("anchored", "kliep"), ("anchored", "ulsif"), ("keyframe", "quadratic")],
+    [
+        ("anchored", "quadratic"),
+        pytest.param("anchored", "kliep", marks=pytest.mark.slow),
+        ("anchored", "ulsif"),
+        ("keyframe", "quadratic"),
+    ],
 )
 def test_other_estimators_learn_the_steps_and_are_stored(strategy, estimator, tmp_path):
     chain = Chain(strategy, estimator=estimator, folds=2, names=["kl", "js"])
@@ -187,7 +193,7 @@ def test_a_far_jump_is_bridged_and_ordinary_steps_are_plain_stacks(monkeypatch):
 
 
 @quiet
-@pytest.mark.parametrize("strategy", ["anchored", "keyframe"])
+@pytest.mark.parametrize("strategy", ["anchored", pytest.param("keyframe", marks=pytest.mark.slow)])
 def test_the_report_says_that_a_step_was_bridged_and_the_chain_goes_on(strategy, tmp_path):
     chain = Chain(strategy, estimator="quadratic", bridge_above=2.0, waymarks=2, names=["kl"], folds=2)
     first = chain.step({0: normal(400, 0)}, {0: normal(400, 1, 0.1)})

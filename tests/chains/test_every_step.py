@@ -25,8 +25,13 @@ def hidden(chain):
     return chain.state()[1]["state.layers.0"]
 
 
+OTHERS = ("kliep", "logistic")  # which other tests of training are about
+
+
 @quiet
-@pytest.mark.parametrize("estimator", ["kliep", "logistic", "lsif", "fgan"])
+@pytest.mark.parametrize(
+    "estimator", ["lsif", "fgan", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+)
 def test_every_loss_follows_the_drift(estimator):
     chain = walk(
         Chain("every-step", estimator=estimator, names=["kl", "js", "reverse_kl"], learning_rate=3e-3), 3, 3000

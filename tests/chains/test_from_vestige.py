@@ -106,7 +106,7 @@ def test_a_step_may_have_samples_of_some_tasks_and_none_of_a_new_one():
 
 def test_tasks_do_not_touch_each_other():
     rows = {"a": BED.real(1, N, 0), "b": BED.real(1, N, 1)}
-    together, alone = (Chain("vestige", names=("js",), **SHORT) for _ in range(2))
+    together, alone = (Chain("vestige", names=("js",), estimator="quadratic", folds=2) for _ in range(2))
     together.step(rows)
     alone.step({"a": rows["a"]})
     new = {"a": BED.model(3, 1, N, 0), "b": BED.model(2, 1, N, 1)}

@@ -49,10 +49,10 @@ SUM, MAX, SMALLEST = "sum", "max", "smallest"
 _Array = NDArray[np.float64]
 
 
-def _log_p_of_max(log_p: _Array, k: float) -> _Array:
+def _log_p_of_max(log_p: _Array, k: _Array | float) -> _Array:
     """log(1 - (1 - p)^k) for the smallest p of k."""
     p = np.exp(np.minimum(log_p, -1e-300))
-    small = log_p + math.log(k)
+    small = log_p + np.log(k)
     with np.errstate(divide="ignore"):
         exact = np.log(-np.expm1(k * np.log1p(-np.minimum(p, 1 - 1e-15))))
     return np.where(k * p < 1e-12, small, exact)
@@ -63,13 +63,13 @@ def _log_p_of_square(q: _Array) -> _Array:
     return math.log(2) + special.log_ndtr(-np.sqrt(q))
 
 
-def _matched_count(q: _Array, kind: str) -> float:
-    """k at which the largest of k, or the smallest p of k, has the median of these."""
-    median = math.exp(float(_single(np.quantile(q, [0.5]), kind)[0]))
-    return max(math.log(0.5) / math.log1p(-min(max(median, 1e-300), 1 - 1e-9)), 0.1)
+def _matched_count(q: _Array, kind: str) -> _Array:
+    """k at which the largest of k, or the smallest p of k, has the median of these, along the last axis."""
+    median = np.exp(_single(np.median(q, -1), kind))
+    return np.maximum(math.log(0.5) / np.log1p(-np.clip(median, 1e-300, 1 - 1e-9)), 0.1)
 
 
-def _log_p_of_sum(q: _Array, shape: float, scale: float, start: float) -> _Array:
+def _log_p_of_sum(q: _Array, shape: _Array | float, scale: _Array | float, start: _Array | float) -> _Array:
     """log of the upper tail of a shifted gamma distribution."""
     x = np.maximum((q - start) / scale, 0.0)
     p = special.gammaincc(shape, x)
@@ -80,15 +80,15 @@ def _log_p_of_sum(q: _Array, shape: float, scale: float, start: float) -> _Array
         return np.where(p > 1e-250, np.log(np.maximum(p, 1e-300)), far)
 
 
-def _matched_gamma(q: _Array) -> tuple[float, float, float]:
-    """Shape, scale and start with the mean, variance and skewness of `q`."""
-    mean, deviation = float(q.mean()), float(q.std())
-    if not deviation > 0:
-        return 1.0, 1.0, mean
-    skewness = min(max(float((((q - mean) / deviation) ** 3).mean()), 0.05), 4.0)
-    shape = 4 / skewness**2
-    scale = deviation / math.sqrt(shape)
-    return shape, scale, mean - shape * scale
+def _matched_gamma(q: _Array) -> _Array:
+    """Shape, scale and start with the mean, variance and skewness of `q` along the last axis."""
+    mean, deviation = q.mean(-1, keepdims=True), q.std(-1, keepdims=True)
+    alike = ~(deviation > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        skewness = np.clip((((q - mean) / deviation) ** 3).mean(-1, keepdims=True), 0.05, 4.0)
+    shape = np.where(alike, 1.0, 4 / skewness**2)
+    scale = np.where(alike, 1.0, deviation / np.sqrt(shape))
+    return np.concatenate([shape, scale, np.where(alike, mean, mean - shape * scale)], -1)
 
 
 @dataclass(frozen=True)
@@ -104,25 +104,29 @@ class Tables:
     def fit(cls, draws: Float[Tensor, "g b s"], kinds: Sequence[str]) -> Tables:
         """From `b` draws of each statistic at each size."""
         sizes, _, count = draws.shape
-        matched = torch.zeros(sizes, count, 3, dtype=torch.float64)
-        quantiles = torch.zeros(sizes, count, len(LEVELS), dtype=torch.float64)
-        tail = torch.zeros(sizes, count, dtype=torch.float64)
-        for g in range(sizes):
-            for s, kind in enumerate(kinds):
-                q = draws[g, :, s].double().numpy()
-                quiet = float(np.median(q) - q.min()) < QUIET  # nearly all is hidden, and the rest says nothing
-                law = (1.0, 1.0, 0.0)
-                if not quiet:
-                    law = _matched_gamma(q) if kind == SUM else (_matched_count(q, kind), 0.0, 0.0)
-                matched[g, s] = torch.tensor(law)
-                at = np.quantile(q, 1 - np.array(LEVELS))  # -log p grows with q, so its quantiles are at those of q
-                quantiles[g, s] = torch.as_tensor(-_log_p(at, kind, law))
-                if quiet:
-                    quantiles[g, s] = SILENT * torch.arange(1, len(LEVELS) + 1)
-                beyond = -_log_p(q[q > at[-1]], kind, law) - float(quantiles[g, s, -1])
-                tail[g, s] = float(beyond.mean()) if len(beyond) and not quiet else 1.0
-        tail = ((tail + tail.mean(0)) / 2).clamp(MIN_TAIL_MEAN, MAX_TAIL_MEAN)
-        return cls(tuple(kinds), matched, quantiles, tail)
+        matched, quantiles = np.zeros((sizes, count, 3)), np.zeros((sizes, count, len(LEVELS)))
+        tail = np.ones((sizes, count))
+        each = np.ascontiguousarray(draws.double().numpy().transpose(0, 2, 1))
+        for kind in dict.fromkeys(kinds):
+            of_kind = [s for s, other in enumerate(kinds) if other == kind]
+            q = each[:, of_kind]
+            quiet = np.median(q, -1) - q.min(-1) < QUIET  # nearly all is hidden, and the rest says nothing
+            law = np.zeros((*quiet.shape, 3))
+            law[...] = _matched_gamma(q) if kind == SUM else _matched_count(q, kind)[..., None] * [1.0, 0.0, 0.0]
+            law[quiet] = 1.0, 1.0, 0.0
+            # -log p grows with q, so its quantiles are at those of q
+            at = np.moveaxis(np.quantile(q, 1 - np.array(LEVELS), axis=-1), 0, -1)
+            knots = -_log_p(at, kind, law[..., None, :])
+            knots[quiet] = SILENT * np.arange(1, len(LEVELS) + 1)
+            matched[:, of_kind], quantiles[:, of_kind] = law, knots
+            far = q > at[..., -1:]
+            g, s, _ = far.nonzero()
+            beyond = -_log_p(q[far], kind, law[g, s]) - knots[g, s, -1]
+            of_each = np.split(beyond, far.sum(-1).ravel().cumsum()[:-1])
+            means = np.array([one.mean() if len(one) else 1.0 for one in of_each]).reshape(quiet.shape)
+            tail[:, of_kind] = np.where(quiet, 1.0, means)
+        tail = ((tail + tail.mean(0)) / 2).clip(MIN_TAIL_MEAN, MAX_TAIL_MEAN)
+        return cls(tuple(kinds), *map(torch.as_tensor, (matched, quantiles, tail)))
 
     def rounded(self) -> Tables:
         """To what DRAWS draws can support: a hundredth of 1/30 of a number, or of 1/30 where it is smaller than one."""
@@ -139,12 +143,12 @@ class Tables:
 
     def matched_log_p(self, q: Float[Tensor, "b s"], at: int) -> Float[Tensor, "b s"]:
         """log p by the matched laws alone, without tables."""
-        laws = [tuple(law) for law in self.matched[at].tolist()]
+        laws = self.matched[at].numpy()
         found = [_log_p(q[:, s].double().numpy(), kind, laws[s]) for s, kind in enumerate(self.kinds)]
         return torch.as_tensor(np.stack(found, 1))
 
     def _one(self, q: _Array, at: int, s: int) -> _Array:
-        surprise = -_log_p(q, self.kinds[s], tuple(self.matched[at, s].tolist()))
+        surprise = -_log_p(q, self.kinds[s], self.matched[at, s].numpy())
         knots = np.maximum.accumulate(np.concatenate([[0.0], self.quantiles[at, s].numpy()]))
         knots = knots + 1e-12 * np.arange(len(knots))  # ties of statistics that take few values
         logs = np.log(np.concatenate([[1.0], LEVELS]))
@@ -166,8 +170,9 @@ def _single(q: _Array, kind: str) -> _Array:
     return _log_p_of_square(q) if kind == MAX else -q
 
 
-def _log_p(q: _Array, kind: str, law: tuple[float, ...]) -> _Array:
-    return _log_p_of_sum(q, *law) if kind == SUM else _log_p_of_max(_single(q, kind), law[0])
+def _log_p(q: _Array, kind: str, law: _Array) -> _Array:
+    """log p of `q` by the matched law, whose three numbers stand along the last axis."""
+    return _log_p_of_sum(q, *np.moveaxis(law, -1, 0)) if kind == SUM else _log_p_of_max(_single(q, kind), law[..., 0])
 
 
 def _crossed(draws: Float[Tensor, "g b s"], kinds: Sequence[str]) -> Float[Tensor, "g b s"]:
