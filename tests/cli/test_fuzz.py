@@ -849,6 +849,7 @@ def test_undamaged_commands_are_understood(case):
     _verb(case.words(Path("in"), Path("out")))
 
 
+@pytest.mark.slow
 def test_damaged_inputs_end_in_a_sentence(folder):
     told = together(range(FAST), folder)
     assert not wrong_ends(told)

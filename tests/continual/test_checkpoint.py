@@ -24,6 +24,7 @@ FIELDS = {"vgr": VARIATIONAL | GAN, "vgr_vcl": VARIATIONAL | GAN, "vgr_mc_dropou
 FIELDS |= {"vcl": VARIATIONAL, "vcl_coreset": CORESET, "coreset_only": CORESET}
 FIELDS |= dict.fromkeys(("icarl", "icarl_hb1", "gem", *(m for m in METHODS if m.endswith("_s"))), MEMORY)
 VAE = {"encoder": (8,), "decoder": (8,), "codes": 3, "steps": 10, "batch_size": 20, "collapse": 0.0}
+FIELDS |= {"gdumb": SMALL | {"total": 10, "epochs": 2}}
 FIELDS |= {"dgr": SMALL | {"replay": {"options": VAE}}}
 FIELDS |= {
     "weighted_replay": SMALL
@@ -57,7 +58,7 @@ def interrupt(task):
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"joint"}))
 def test_every_method_goes_on_to_the_same_bits(method, tmp_path):
-    stream = split(blobs(), 2)
+    stream = split(blobs(per_class=20), 2)
     whole_learner, learner = (learner_of(method, stream) for _ in range(2))
     whole = protocol.run(stream, whole_learner, **OPTIONS)
     with pytest.raises(KeyboardInterrupt):

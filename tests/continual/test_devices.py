@@ -14,6 +14,10 @@ from vestige.core import rng
 from vestige.core.checks import samples
 from vestige.features.fixed import projection
 
+# Other methods with a memory or a network that others have too.
+ALIKE = {name for name in LEARNERS if name.endswith("_s")} - {"vanilla_s"}
+ALIKE |= {"coreset_only", "ewc_huszar", "icarl_hb1", "vgr_mc_dropout", "vgr_vcl"}
+
 
 def two_tasks():
     return data.split(blobs(n_classes=4, per_class=16), 2)
@@ -24,7 +28,7 @@ def numbers(record):
 
 
 @pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")  # so little training may leave poor samples
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in ALIKE else n for n in LEARNERS])
 def test_a_method_learns_far_away_to_the_same_bits(name):
     stream, fields = two_tasks(), LEARNERS[name].fields
     sure = METHODS[name].probabilities

@@ -9,6 +9,7 @@ from vestige.vestiges.drift_test import Dictionary, DriftTest
 from vestige.vestiges.drift_test.given import MOST_SCORES, residual_z
 from vestige.vestiges.drift_test.test import moments
 
+pytestmark = pytest.mark.full_training
 KINDS = ("number",) * 4
 
 

@@ -14,6 +14,7 @@ from vestige.vestiges.drift_test.columns import CodedColumn
 from vestige.vestiges.drift_test.narrowing import excesses, narrowed, pool_excess
 from vestige.vestiges.drift_test.null import MAX, SUM, Null, Tables
 
+pytestmark = pytest.mark.full_training
 KINDS = ("number", "number", "number", "category", "number")
 
 

@@ -23,7 +23,7 @@ def test_the_sets_share_no_row_and_one_is_skewed(digits):
     assert (torch.cdist(q, p).min(1).values > 0).float().mean() > 0.99  # but for twins in the data
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_weighted_shares_are_nearer(digits, seed):
     found = reweight(digits, seed=seed)
     before, after = found.misplaced
