@@ -9,6 +9,7 @@ FRAMEWORKS := $(VENV)/.frameworks
 # One process a core, one torch thread a process: tests neither starve each other nor change their sums.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Vestige needs Python 3.11 or newer; say which with 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
 
 .DEFAULT_GOAL := help
 .PHONY: help extras demo test test-all test-cluster test-frameworks lint format bench docs lock clean
@@ -18,7 +19,7 @@ help:  ## show this list
 
 # The stamp is written last, so an install that was interrupted is done again.
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Vestige needs Python 3.11 or newer; say which with 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
+	@$(CHECK_PYTHON)
 	@echo "Installing Vestige into $(VENV) (a few minutes the first time) ..."
 	@rm -f $(STAMP)
 	@$(PYTHON) -m venv $(VENV)
@@ -35,10 +36,12 @@ $(FRAMEWORKS): $(STAMP)
 	@$(INSTALL) --no-deps avalanche-lib dill || echo "Avalanche could not be installed."
 	@touch $(FRAMEWORKS)
 
-# Each installation settles all versions anew and builds the package: for whoever runs both verbs, one for two of them.
-extras: $(STAMP)
-	@$(INSTALL) -e '.[frameworks,docs]' && $(INSTALL) --no-deps avalanche-lib dill \
-	  && touch $(FRAMEWORKS) $(DOCS) || echo "Not everything could be installed at once; each verb tries what it needs."
+# Each installation settles all versions anew and builds the package: for whoever runs all verbs, one for three of them.
+extras:
+	@$(CHECK_PYTHON)
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) -e '.[dev,policy,private,frameworks,docs]' && $(INSTALL) --no-deps avalanche-lib dill \
+	  && touch $(STAMP) $(FRAMEWORKS) $(DOCS) || echo "Not everything could be installed at once; each verb tries what it needs."
 
 demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html
 	@$(ONE_THREAD) $(BIN)/vestige demo

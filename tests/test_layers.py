@@ -1,6 +1,9 @@
 """A file imports from its own package and from those before it in this list, never from those after it."""
 
 import ast
+import re
+import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -163,3 +166,65 @@ def class_names(files: dict[str, Path]) -> dict[str, list[str]]:
 
 def test_a_class_name_is_used_once():
     assert {name: homes for name, homes in class_names(FILES).items() if len(homes) > 1} == {}
+
+
+PROJECT = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]
+# Where a package is imported by another name than it is installed by.
+IMPORTED_AS = {
+    "scikit-learn": "sklearn",
+    "pillow": "PIL",
+    "avalanche-lib": "avalanche",
+    "gymnasium[mujoco]": "gymnasium",
+}
+UNLISTED = {"avalanche"}  # whose requirements no pip can settle beside ours: make installs it by itself
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    """What these packages are imported as."""
+    names = (re.split(r"[<>=]", requirement)[0] for requirement in requirements)
+    return {IMPORTED_AS.get(name, name.replace("-", "_")) for name in names}
+
+
+def foreign(tree: ast.AST, *, at_import: bool) -> set[str]:
+    """Packages of others that a file imports: anywhere, or when it is imported itself."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {(node.module or "").split(".")[0]}
+        elif not at_import or not (
+            isinstance(node, ast.FunctionDef)
+            or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        ):
+            found |= foreign(node, at_import=at_import)
+    return found - sys.stdlib_module_names - {"vestige", "vestige_papers"}
+
+
+def undeclared(package: str, tree: ast.AST) -> set[str]:
+    """Packages of others that are not there when a file needs them."""
+    needed = names_of(PROJECT["dependencies"])
+    extras = names_of([name for extra in PROJECT["optional-dependencies"].values() for name in extra]) | UNLISTED
+    at_import = set() if package == "plugins" else foreign(tree, at_import=True) - needed
+    return at_import | (foreign(tree, at_import=False) - needed - extras)
+
+
+def test_a_file_needs_only_what_is_installed_with_it():
+    found = {name: undeclared(package_of(name), tree_of(path)) for name, path in FILES.items()}
+    assert not {name: names for name, names in found.items() if names}
+
+
+@pytest.mark.parametrize(
+    ("planted", "found"),
+    [
+        ("import transformers", {"transformers"}),
+        ("try:\n    from ray import init\nexcept ImportError:\n    pass", {"ray"}),
+        ("class A:\n    import gymnasium", {"gymnasium"}),
+        ("def f():\n    import gymnasium", set()),
+        ("def f():\n    import tensorflow", {"tensorflow"}),
+        ("if TYPE_CHECKING:\n    import ray", set()),
+        ("import torch, sklearn.svm, json", set()),
+    ],
+)
+def test_a_planted_need_is_found(planted, found):
+    assert undeclared("runner", ast.parse(planted)) == found
