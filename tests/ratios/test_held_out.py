@@ -50,7 +50,7 @@ def test_no_row_is_judged_by_a_fit_that_saw_it(rows):
 
 
 @pytest.mark.parametrize("estimator", [Logistic(kind="quadratic"), Stack(wide=8)], ids=["Logistic", "Stack"])
-@pytest.mark.parametrize("rows", [20_000, 1500])
+@pytest.mark.parametrize("rows", [1500, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_against_the_exact_log_ratio(estimator, rows):
     p, q, exact = gaussians(2000, 2500)
     found = held_out(p, q, estimator=estimator, rows=rows)

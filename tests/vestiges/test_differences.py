@@ -126,6 +126,7 @@ def numbers_and_categories(rng, n):
     return torch.from_numpy(np.concatenate([rng.normal(size=(n, 3)), rng.random((n, 3)) < 0.4], 1))
 
 
+@pytest.mark.slow
 def test_numbers_come_first_by_chance_less_often():
     """A number has more kinds of evidence than a category: by the smallest p it is first in 73 % of these pairs."""
     columns = [RowColumn(f"x{i}", "number" if i < 3 else "category", i) for i in range(6)]

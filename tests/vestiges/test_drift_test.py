@@ -219,6 +219,7 @@ def test_what_is_not_drawn_from_the_pool_adds_nothing():
 # ---- the test
 
 
+@pytest.mark.slow
 def test_no_difference_is_rarely_found():
     found = []
     for seed in range(8):  # of few rows, so that it is fast; `test_level_of_redrawn_references` has more

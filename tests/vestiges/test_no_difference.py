@@ -136,6 +136,7 @@ def test_p_values_are_uniform_under_one_distribution(bare, tmp_path, case):
         assert kstest(tested, "uniform").pvalue > 0.001
 
 
+@pytest.mark.slow
 def test_a_test_that_learns_from_the_labels_would_be_seen(bare, tmp_path, monkeypatch):
     """Components of one side alone tell the sides apart, and this file finds it."""
 

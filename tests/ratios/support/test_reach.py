@@ -66,7 +66,7 @@ def poorly_learnt(*case):
 @pytest.mark.parametrize(
     ("draw", "lost"),
     [
-        (half, 0.5),
+        pytest.param(half, 0.5, marks=pytest.mark.slow),
         (quarter, 0.25),
         poorly_learnt(cluster, 0.2),
         poorly_learnt(boxes, 1 - 0.85**4),
