@@ -7,6 +7,7 @@ DOCS   := $(VENV)/.docs
 CLUSTER := $(VENV)/.cluster
 FRAMEWORKS := $(VENV)/.frameworks
 # One process a core, one torch thread a process: tests neither starve each other nor change their sums.
+WORKERS ?= auto
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Vestige needs Python 3.11 or newer; say which with 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
@@ -47,10 +48,10 @@ demo: $(STAMP)  ## the main jobs on data that ships with the package, in under t
 	@$(ONE_THREAD) $(BIN)/vestige demo
 
 test: $(STAMP)  ## the tests that take seconds
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not cluster and not frameworks"
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not cluster and not frameworks"
 
 test-all: $(CLUSTER)  ## every test
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not cluster"
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not cluster"
 	$(ONE_THREAD) $(BIN)/python -m pytest -m cluster tests/runner tests/vestiges
 
 # Ray gives its processes 30 s to start: they want the machine to themselves.
