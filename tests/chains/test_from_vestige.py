@@ -104,6 +104,7 @@ def test_a_step_may_have_samples_of_some_tasks_and_none_of_a_new_one():
         chain.step(model={"c": BED.real(1, N, 0)})
 
 
+@quiet
 def test_tasks_do_not_touch_each_other():
     rows = {"a": BED.real(1, N, 0), "b": BED.real(1, N, 1)}
     together, alone = (Chain("vestige", names=("js",), estimator="quadratic", folds=2) for _ in range(2))
