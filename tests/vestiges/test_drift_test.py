@@ -12,7 +12,7 @@ from vestige.vestiges.drift_test import Dictionary, DriftTest, trees
 from vestige.vestiges.drift_test import test as drift
 from vestige.vestiges.drift_test.columns import CodedColumn
 from vestige.vestiges.drift_test.narrowing import excesses, narrowed, pool_excess
-from vestige.vestiges.drift_test.null import MAX, SUM, Null, Tables
+from vestige.vestiges.drift_test.null import MAX, SMALLEST, SUM, TAIL, Null, Tables, _matched_gamma
 
 pytestmark = pytest.mark.full_training
 KINDS = ("number", "number", "number", "category", "number")
@@ -142,6 +142,42 @@ def test_the_smallest_p_is_corrected_for_how_many_there_are():
     assert abs(float((whole < 0.05).double().mean()) - 0.05) < 0.015
     assert float((families.amin(1) < 0.05).double().mean()) > 0.12
     assert bool((families.amin(1) <= whole + 1e-9).all())
+
+
+def test_a_matched_gamma_has_the_moments_of_the_draws():
+    q = 1 + np.random.default_rng(0).gamma([[[3.0]], [[8.0]]], 2.0, size=(2, 3, 2000))
+    shape, scale, start = np.moveaxis(_matched_gamma(q), -1, 0)
+    mean, variance, skewness = stats.gamma.stats(shape, start, scale, moments="mvs")
+    np.testing.assert_allclose(mean, q.mean(-1))
+    np.testing.assert_allclose(variance, q.var(-1))
+    np.testing.assert_allclose(skewness, stats.skew(q, axis=-1))
+    assert _matched_gamma(np.full(9, 2.0)).tolist() == [1.0, 1.0, 2.0]
+
+
+def test_beyond_the_last_quantile_the_tail_has_the_mean_of_the_draws():
+    q = 2 * np.random.default_rng(0).exponential(size=1000)  # each -log p, if it were the only one
+    k = np.log(0.5) / np.log1p(-np.exp(-np.median(q)))
+    surprise = -np.log(-np.expm1(k * np.log1p(-np.exp(-q))))
+    last = np.quantile(surprise, 1 - TAIL)
+    tables = Tables.fit(torch.as_tensor(q)[None, :, None], [SMALLEST])
+    assert float(tables.quantiles[0, 0, -1]) == pytest.approx(last, rel=1e-3)  # quantiles are between two draws
+    assert float(tables.tail[0, 0]) == pytest.approx((surprise[surprise > last] - last).mean(), rel=1e-2)
+    assert float(tables.tail[0, 0]) > 1.5
+
+
+def test_tables_of_many_statistics_are_those_of_each_and_one_that_never_moves_says_nothing():
+    z2 = torch.randn(2, 300, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64).square()
+    draws = torch.stack([z2[:, :, 0].sum(-1), z2[:, :, 1].amax(-1), z2[:, :, 2].sum(-1), 0 * z2[:, :, 3, 0]], 2)
+    kinds = ["sum", "max", "sum", "max"]
+    together = Tables.fit(draws, kinds)
+    for g in range(2):
+        for s, kind in enumerate(kinds):
+            alone = Tables.fit(draws[g : g + 1, :, [s]], [kind])
+            assert torch.equal(together.matched[g, s], alone.matched[0, 0])
+            assert torch.equal(together.quantiles[g, s], alone.quantiles[0, 0])
+    assert together.matched[:, 3].tolist() == [[1.0, 1.0, 0.0]] * 2
+    assert torch.equal(together.tail[:, 3], torch.ones(2, dtype=torch.float64))
+    assert float(together.log_p(draws[0, :1] * 0, 0)[0, 3]) == pytest.approx(0, abs=1e-9)
 
 
 def test_between_two_sizes_log_p_is_interpolated():
