@@ -2,7 +2,8 @@
 
 Every pair draws from p and from q, has the exact log p/q, and its KL, reverse KL, JS, squared Hellinger and reachable
 shares in truth.json. `python -m benchmarks.zoo` lists them, `python -m benchmarks.zoo --truth` computes the truth anew.
-Numpy and scipy alone are needed. The pairs of `benchmarks.zoo.unseen`, which nothing is chosen on, are not among them.
+Numpy and scipy alone are needed. The pairs of `benchmarks.zoo.unseen` and `benchmarks.zoo.second`, which nothing is
+chosen on, are not among them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.zoo import FAMILIES, ZOO, truth, unseen
+from benchmarks.zoo import FAMILIES, ZOO, second, truth, unseen
 from benchmarks.zoo.drifts import DRIFTS
 from benchmarks.zoo.pair import KEYS
 
@@ -20,7 +20,8 @@ def main() -> None:
     )
     prefix = parser.parse_args().truth
     every = ZOO | {step.name: step for drift in DRIFTS.values() for step in drift.steps}
-    every |= unseen.PAIRS | {step.name: step for drift in unseen.DRIFTS.values() for step in drift.steps}
+    for kept in (unseen, second):
+        every |= kept.PAIRS | {step.name: step for drift in kept.DRIFTS.values() for step in drift.steps}
     if prefix is not None:
         if not any(name.startswith(prefix) for name in every):
             parser.error(f"no pair and no drift begins with {prefix!r}")
@@ -32,6 +33,7 @@ def main() -> None:
         print(f"{name:42s}{pair.family:14s}{pair.d:4d}{cells}   {max(pair.standard_errors().values()):.1e}")
     print(f"{len(ZOO)} pairs in {len(FAMILIES)} families, {len(DRIFTS)} drifts (NAME@step)")
     print(f"unseen: {len(unseen.PAIRS)} pairs, {len(unseen.DRIFTS)} drifts")
+    print(f"second: {len(second.PAIRS)} pairs, {len(second.DRIFTS)} drifts")
 
 
 if __name__ == "__main__":
