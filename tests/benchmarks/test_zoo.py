@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from benchmarks.zoo import FAMILIES, ZOO, second, truth, unseen
+from benchmarks.zoo import FAMILIES, ZOO, laws, second, truth, unseen
 from benchmarks.zoo.drifts import DRIFTS, STEPS
 from benchmarks.zoo.maps import asinh, cdf, half_cube, shear, sinh, spiral
 from benchmarks.zoo.pair import DIVERGENCES, KEYS, TRUTH, copies, product, stored, swapped
@@ -23,6 +23,7 @@ IN_FAMILY: dict[str, list[str]] = {}
 for each, of in EVERY.items():
     IN_FAMILY.setdefault(of.family, []).append(each)
 N = 2000
+RARE = ("tails", "contaminated")  # what weighs most is hardly drawn: tails, or on the clean side the other's small part
 SIGMAS = 5  # of each of about 4000 comparisons
 
 
@@ -88,9 +89,8 @@ def test_reachable_shares(family):
         _, _, at_x, at_y = drawn(name)
         for log_ratio, key in ((at_y, "reach_p"), (-at_x, "reach_q")):
             ratio = np.exp(np.minimum(log_ratio, 700))
-            # A mean whose standard error can be believed: t has no second moment of the ratio, and the clean side draws
-            # no row of the contaminated part.
-            if ratio.max() < 0.005 * ratio.sum() and family not in ("student", "tails", "contaminated"):
+            # A mean whose standard error can be believed: t has no second moment of the ratio.
+            if ratio.max() < 0.005 * ratio.sum() and family not in ("student", *RARE):
                 assert abs(ratio.mean() - known[key]) <= SIGMAS * ratio.std() / N**0.5 + 1e-9, name
         assert abs(np.isfinite(at_x).mean() - known["reach_p"]) < SIGMAS * 0.5 / N**0.5, name
         assert abs(np.isfinite(at_y).mean() - known["reach_q"]) < SIGMAS * 0.5 / N**0.5, name
@@ -112,7 +112,7 @@ def test_truth_agrees_with_the_draws(family):
             "hellinger": ((1 - sech(at_x / 2)) / 2, (sech(at_y / 2) - 1) / 2),
         }
         for key, (a, b) in plain.items():
-            if key in ("kl", "reverse_kl") and (family == "tails" or not math.isfinite(known[key])):
+            if key in ("kl", "reverse_kl") and (family in RARE or not math.isfinite(known[key])):
                 continue
             error = math.sqrt((a.var() + b.var()) / N)
             assert abs(a.mean() - b.mean() - known[key]) <= SIGMAS * error + 1e-9, (name, key)
@@ -296,9 +296,122 @@ def test_the_unseen_set_is_wide_and_no_part_of_the_zoo():
     assert all(error <= 0.003 * value for error, value in errors)
 
 
-@pytest.mark.parametrize("name", unseen.DRIFTS)
+def test_the_second_set_is_wide_and_new():
+    assert not set(second.PAIRS) & (set(ZOO) | set(unseen.PAIRS))
+    assert all(name.startswith("second-") for name in (*second.PAIRS, *second.DRIFTS))
+    kinds = {pair.family for pair in second.PAIRS.values()}
+    assert len(kinds) >= 12
+    assert not kinds & (set(FAMILIES) | {pair.family for pair in unseen.PAIRS.values()})
+    assert {drift.family for drift in second.DRIFTS.values()} <= kinds
+    assert {1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 49} <= {pair.d for pair in second.PAIRS.values()}
+    known = [pair.truth() for pair in second.PAIRS.values()]
+    assert 30 <= len(known) <= 40
+    assert 0.15 < np.mean([each["kl"] < 0.02 for each in known]) < 0.25
+    assert sum(each["reach_p"] <= 0.9 for each in known) >= 3
+    assert sum(each["reach_q"] <= 0.9 for each in known) >= 1
+    assert max(each["kl"] for each in known if math.isfinite(each["kl"])) > 2
+
+
+def mass_in_the_plane(law, low, high, points):
+    """The mass of a density in the plane, by trapezoids on [low, high]^2."""
+    line, step = np.linspace(low, high, points, retstep=True)
+    grid = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.exp(law.log_density(grid)).sum() * step**2
+
+
+def test_second_densities_integrate_to_one():
+    assert mass_in_the_plane(second.one_factor([0.9, 0.2], 0.7, 5), -40, 40, 401) == pytest.approx(1, abs=2e-4)
+    assert mass_in_the_plane(
+        second.skew_t(6, [2.0, -1.5], np.array([[1, 0.3], [0.3, 1]])), -40, 40, 401
+    ) == pytest.approx(1, abs=1e-4)
+    base = laws.Law(2, None, lambda x: stats.logistic.logpdf(x).sum(1))
+    assert mass_in_the_plane(second.flow(2, 5).of(base), -40, 40, 401) == pytest.approx(1, abs=1e-4)
+    # Gaps on the logarithmic scale: a factor x for each.
+    gaps = second.hawkes(2, 0.5, 1.2, 2.0)
+    logged = laws.Law(2, None, lambda t: gaps.log_density(np.exp(t)) + t.sum(1))
+    assert mass_in_the_plane(logged, -16, 5, 401) == pytest.approx(1, abs=1e-6)
+
+
+def test_second_matrices_are_wishart():
+    (df, scale), (other_df, other) = (8.0, np.array([[1, 0.5], [0.5, 2]])), (6.0, 1.4 * np.eye(2))
+    x = second.wisharts((df, scale), (other_df, other)).draw_p(50, np.random.default_rng(7))
+    for row, value in zip(x, second.wisharts((df, scale), (other_df, other)).log_ratio(x), strict=True):
+        C = np.array([[np.exp(row[0]), 0], [row[2], np.exp(row[1])]])
+        expected = stats.wishart(df, scale).logpdf(C @ C.T) - stats.wishart(other_df, other).logpdf(C @ C.T)
+        assert value == pytest.approx(expected, abs=1e-9)
+
+
+def test_second_counts_by_sums_of_another_kind():
+    # Tweedie: the series over the number of claims. Frailties: the integral over the frailty.
+    y, k = np.array([[0.1], [1.0], [7.0]]), np.arange(1, 80)
+    p, q = (
+        (stats.poisson(rate).pmf(k) * stats.gamma(k, scale=mean).pdf(y)).sum(1)
+        for rate, mean in ((1.5, 1.0), (0.9, 1.8))
+    )
+    pair = second.tweedie((1.5, 1.0), (0.9, 1.8))
+    assert pair.log_ratio(y) == pytest.approx(np.log(p / q), abs=1e-10)
+    assert pair.log_ratio(np.zeros((1, 1))) == pytest.approx(0.9 - 1.5)
+    rates, row, g = np.array([1.0, 2.0]), np.array([[3.0, 1.0]]), np.linspace(1e-6, 30, 300_001)
+    p, q = (
+        np.trapezoid(
+            stats.poisson(g * rates[0]).pmf(3)
+            * stats.poisson(g * rates[1]).pmf(1)
+            * stats.gamma(a, scale=m / a).pdf(g),
+            g,
+        )
+        for a, m in ((1.2, 1.0), (5.0, 1.3))
+    )
+    assert second.frailties(rates, (1.2, 1.0), (5.0, 1.3)).log_ratio(row) == pytest.approx(np.log(p / q), abs=1e-5)
+
+
+def test_second_defaults_and_rankings_by_hand():
+    # Two defaults: the orthant of two correlated assets. Three items: the choices one after the other.
+    edge = special.ndtri(0.1)
+    both = [stats.multivariate_normal([0, 0], [[1, rho], [rho, 1]]).cdf([edge, edge]) for rho in (0.4, 0.2)]
+    pair = second.defaults(2, (0.1, 0.4), (0.1, 0.2))
+    assert pair.log_ratio(np.ones((1, 2))) == pytest.approx(math.log(both[0] / both[1]), abs=1e-4)
+    assert second.plackett([3, 2, 1])(np.array([[2.0, 1.0, 3.0]])) == pytest.approx(math.log(2 / 6 * 3 / 4))
+    assert np.exp(second.plackett([6, 4, 3, 2])(second.rankings(4))).sum() == pytest.approx(1)
+    assert second.mallows([1, 2, 3], 0.5)(np.array([[3.0, 2.0, 1.0], [1.0, 3.0, 2.0]])) == pytest.approx([-1.5, -0.5])
+
+
+def test_second_contaminated_parts():
+    clean = stats.multivariate_normal(np.zeros(6), np.full((6, 6), 0.4) + 0.6 * np.eye(6))
+    fraud = stats.multivariate_normal([2.5, 2.0, 0, 0, 0, -1.5], 0.2)
+    pair = second.PAIRS["second-contaminated-fraud-d6"]
+    x = pair.draw_p(2000, np.random.default_rng(8))
+    expected = np.logaddexp(np.log(0.96), np.log(0.04) + fraud.logpdf(np.log(x)) - clean.logpdf(np.log(x)))
+    assert pair.log_ratio(x) == pytest.approx(expected, abs=1e-8)
+    # Equal covariances: the distance of the two means holds every divergence.
+    cov = 0.3 * 0.6 ** np.abs(np.subtract.outer(np.arange(3), np.arange(3)))
+    apart = math.log(10) * np.linalg.inv(cov)[0, 0] ** 0.5
+    line = laws.mixture([0.98, 0.02], [laws.normal(0.0, 1.0), laws.normal(apart, 1.0)])
+    units = second.PAIRS["second-contaminated-units-d3"]
+    for key, value in laws.pair_of(laws.normal(0.0, 1.0), line).exact().items():
+        assert units.truth()[key] == pytest.approx(value, abs=SIGMAS * units.standard_errors()[key] + 1e-9)
+    # E_q[p/q] = 1 for blots that are faint enough to be met among q's draws.
+    faint = second.blots(4, 0.05, 0.5)
+    ratio = np.exp(faint.log_ratio(faint.draw_q(20_000, np.random.default_rng(9))))
+    assert abs(ratio.mean() - 1) < SIGMAS * ratio.std() / 20_000**0.5
+
+
+def test_second_vine_maps_back():
+    u = np.random.default_rng(10).random((2000, 5))
+    thetas = np.array([2.0, 0.8, 1.5, 3.0])
+    leaves = second.clayton_back(u[:, :-1], u[:, -1:], thetas)
+    assert second.clayton_given(leaves, u[:, -1:], thetas) == pytest.approx(u[:, :-1], abs=1e-9)
+    # Kendall's tau of Clayton's copula is theta / (theta + 2).
+    tau = [stats.kendalltau(leaf, u[:, -1]).statistic for leaf in leaves.T]
+    assert tau == pytest.approx(thetas / (thetas + 2), abs=0.06)
+    step = 1e-6  # the conditional distribution is the derivative of (u^-theta + v^-theta - 1)^(-1/theta)
+    C = lambda a, b: (a**-2.0 + b**-2.0 - 1) ** -0.5  # noqa: E731
+    slope = (C(0.3 + step, 0.6) - C(0.3 - step, 0.6)) / (2 * step)
+    assert second.clayton_given(0.6, 0.3, 2.0) == pytest.approx(slope, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", [*unseen.DRIFTS, *second.DRIFTS])
 def test_unseen_drifts_keep_p(name):
-    drift = unseen.DRIFTS[name]
+    drift = (unseen.DRIFTS | second.DRIFTS)[name]
     assert len(drift.steps) == STEPS
     first = drift.draw_p(20, np.random.default_rng(5))
     assert all(np.array_equal(step.draw_p(20, np.random.default_rng(5)), first) for step in drift.steps)
