@@ -89,4 +89,4 @@ docs: $(DOCS)  ## the documentation, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove the environment and every cache
-	rm -rf $(VENV) .venv-peers .venv-mi .venv-fqe .mypy_cache .ruff_cache .pytest_cache .hypothesis build
+	rm -rf $(VENV) .venv-site .venv-peers .venv-mi .venv-fqe .mypy_cache .ruff_cache .pytest_cache .hypothesis build
