@@ -182,6 +182,13 @@ def version() -> int:
     return int(Stack.version)
 
 
+def rule() -> int:
+    """The version of what makes intervals of these results; those of another can be judged again (`judge`)."""
+    from vestige.ratios.divergences.learnt import VERSION
+
+    return int(VERSION)
+
+
 def measure(cell: Cell) -> list[Row]:
     """The rows of the cell."""
     drift = drift_of(cell)
@@ -200,7 +207,9 @@ def compared(cell: Cell, known: Samples) -> Row:
             return _row(cell, known.truth, {}, began, error=str(error))
     cpu = time.process_time() - began
     row = _row(cell, known.truth, found.divergences, began, heard=heard, weights=found.diagnosis.verdict, cpu=cpu)
-    return row | {"d": known.p.shape[1], "reach": _reach(found)}
+    beyond = {name: e.details["beyond"] for name, e in found.divergences.items() if "beyond" in e.details}
+    kept = {name: rounded(beyond.get(name, 0.0)) for name in NAMES}
+    return row | {"d": known.p.shape[1], "reach": _reach(found), "beyond": kept}
 
 
 def _chained(cell: Cell, drift: Drift) -> list[Row]:
@@ -240,6 +249,7 @@ def _row(
         "step": step,
         "seed": cell.seed,
         "version": version(),
+        "rule": rule(),
         "cpu": rounded(time.process_time() - began if cpu is None else cpu),
         "weights": weights,
         "reach_p": rounded(truth.get("reach_p", math.nan)),

@@ -48,6 +48,7 @@ class Judged(NamedTuple):
     one_step: float
     movement: float
     reason: str
+    beyond: float = 0.0
 
     @property
     def point(self) -> float:
@@ -58,7 +59,8 @@ class Judged(NamedTuple):
 def judged(row: Row, name: str) -> Judged:
     """The divergence `name` of a row."""
     fields = dict(zip(COLUMNS, row[name], strict=True))
-    return Judged(**{key: value if key in ("verdict", "reason") else number(value) for key, value in fields.items()})
+    numbers = {key: value if key in ("verdict", "reason") else number(value) for key, value in fields.items()}
+    return Judged(**numbers, beyond=number(row.get("beyond", {}).get(name, 0.0)))
 
 
 def rounded(value: Any) -> Any:
@@ -115,6 +117,9 @@ def merge(source: str, edition: str, folder: Path | None = None) -> int:
     return len(rows)
 
 
-def finished(rows: Sequence[Row], version: int) -> set[str]:
-    """Keys of the cells that this version of the code has measured."""
-    return {row["cell"] for row in rows if row["version"] == version}
+def finished(rows: Sequence[Row], version: int, rule: int | None = None) -> set[str]:
+    """Keys of the cells that this version of the code has measured and, if it is given, this one of the rule judged."""
+    of_version = [row for row in rows if row["version"] == version]
+    return {row["cell"] for row in of_version} - {
+        row["cell"] for row in of_version if rule is not None and row.get("rule", 1) != rule
+    }

@@ -14,10 +14,12 @@ from benchmarks.truth.results import Row
 Shard = tuple[int, int]
 
 
-def missing(wanted: Sequence[Cell], edition: str, version: int, folder: Path | None = None) -> list[Cell]:
-    """Those of the wanted cells that this version of the code has not measured."""
+def missing(
+    wanted: Sequence[Cell], edition: str, version: int, folder: Path | None = None, rule: int | None = None
+) -> list[Cell]:
+    """Those of the wanted cells that this version of the code has not measured, or another rule has judged."""
     sources = {cell.source for cell in wanted}
-    done = {source: results.finished(results.read(source, edition, folder), version) for source in sources}
+    done = {source: results.finished(results.read(source, edition, folder), version, rule) for source in sources}
     return [cell for cell in wanted if cell.key not in done[cell.source]]
 
 
@@ -59,10 +61,11 @@ def run(
     measure: Callable[[Cell], list[Row]] = cells.measure,
     folder: Path | None = None,
     version: int | None = None,
+    rule: int | None = None,
 ) -> int:
     """Measure the cells that are missing; how many there were."""
     version = cells.version() if version is None else version
-    todo = missing(share(wanted, shard), edition, version, folder)
+    todo = missing(share(wanted, shard), edition, version, folder, rule)
     for i, cell in enumerate(todo, 1):
         file = results.path(cell.source, edition, shard, folder)
         rows = measure(cell)

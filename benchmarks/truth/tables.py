@@ -98,10 +98,16 @@ def main_table(found: Sequence[Column], cases: Sequence[choose.Case]) -> list[li
     """The header and the lines, as text."""
     lines = [[""] + [column.title for column in found]]
     lines += [[label, *("no results yet" if not c.rows else form(c.rows) for c in found)] for label, form in _lines()]
-    told = share_wilson(choose.total(choose.left_out(cases)))
-    apart = [told if column.title == "zoo, after" else "-" for column in found]
-    at = next(i for i, line in enumerate(lines) if line[0] == 'coverage of "ok"')
-    return [*lines[: at + 1], ['coverage of "ok", constants chosen on other families', *apart], *lines[at + 1 :]]
+    told = choose.left_out(cases)
+    beside = {
+        'coverage of "ok"': share_wilson(choose.total(told)),
+        f'width of "ok" over the truth, kl above {WIDE:g}': percent(choose.width(told)),
+    }
+    for label, value in beside.items():
+        at = next(i for i, line in enumerate(lines) if line[0] == label)
+        apart = [value if column.title == "zoo, after" else "-" for column in found]
+        lines.insert(at + 1, [f"{label}, constants chosen on other families", *apart])
+    return lines
 
 
 def _table(title: str, lines: Sequence[Sequence[str]]) -> Table:
@@ -166,11 +172,12 @@ def chains() -> list[list[str]]:
 
 def choice(told: Sequence[choose.LeftOut]) -> list[list[str]]:
     """Families, the constants that the others chose, and what they come to."""
-    lines = [["left out", "ROOT", "TIMES", 'coverage of "ok", others', 'coverage of "ok", left out', "ok"]]
+    lines = [["left out", "root", "times", "most", 'coverage of "ok", others', 'coverage of "ok", left out', "ok"]]
     for one in told:
-        constants = [f"{one.root:g}", f"{one.times:g}"]
+        constants = [f"{value:g}" for value in one.rule]
         lines.append([one.family, *constants, share(one.others), share_wilson(one.own), percent(one.ok.value)])
-    lines.append(["all", "", "", "", share_wilson(choose.total(told)), ""])
+    lines.append(["all", "", "", "", "", share_wilson(choose.total(told)), ""])
+    lines.append([f"median width of kl above {WIDE:g}", "", "", "", "", percent(choose.width(told)), ""])
     return lines
 
 
@@ -199,7 +206,8 @@ def _console(width: int = 220) -> Console:
 
 def print_choice(told: Sequence[choose.LeftOut]) -> None:
     """What `choose` found."""
-    _console().print(_table(f"Constants chosen on other families, {len(choose.GRID)} variants looked at", choice(told)))
+    title = f"Constants chosen on other families among {len(choose.GRID)}; about {choose.BY_HAND} more were looked at"
+    _console().print(_table(title, choice(told)))
 
 
 def print_all() -> None:

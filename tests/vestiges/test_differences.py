@@ -222,3 +222,13 @@ def test_the_order_is_that_of_evidence_not_of_the_largest_z():
     sentence = told_of(0.01, broken)[0]
     assert sentence.startswith("Columns that differ by themselves: x2")
     assert sentence.endswith("More than any of these it is how x1 goes with x2 that has changed.")
+
+
+def test_of_very_many_rows_the_last_are_looked_at_too(monkeypatch):
+    """Every k-th row: of rows in the order of time the head alone would miss what came later."""
+    monkeypatch.setattr("vestige.vestiges.differences.MOST_CELLS", 500)
+    generator = torch.Generator().manual_seed(0)
+    p, q = (torch.randn(2001, 1, generator=generator, dtype=torch.float64) for _ in range(2))
+    q[1000:] += 3
+    (found,) = of_rows(p, q, [RowColumn("x", "number", 0)])
+    assert found.p_value < 1e-6

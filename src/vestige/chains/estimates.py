@@ -146,7 +146,8 @@ def estimated(found: TaskLogRatios, names: Iterable[str], *, level: float, limit
         return divergences.estimates(names, found.log_ratio_q, samples="q", form="eq4", max_k=math.inf, level=level)
     p, q = Side.of(found.log_ratio_p, found.p_weights), Side.of(found.log_ratio_q)
     if found.fewer is not None:
-        out = divergences.learnt(names, p, q, Refit(p, q, *found.fewer), level=level)
+        beyond = (0.0, 0.0) if found.reach is None else found.reach.shares
+        out = divergences.learnt(names, p, q, Refit(p, q, *found.fewer), level=level, out_of_reach=beyond)
         if found.p_weights is not None:
             out = {name: _carried(e, p, found, limits) for name, e in out.items()}
         return out if found.reach is None else {name: verdict(name, e, found.reach) for name, e in out.items()}

@@ -66,7 +66,8 @@ class FromVestige(Strategy[dict[int, TaskVestige]]):
 
     name: ClassVar[str] = "vestige"
     keeps_vestige: ClassVar[bool] = True
-    version: ClassVar[int] = 2  # 2: vestiges are rounded, and know nothing of fewer than 50 rows
+    # 2: vestiges are rounded, and know nothing of fewer than 50 rows; 3: other ends of intervals, fewer "ok"
+    version: ClassVar[int] = 3
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         name: {key: value for key, value in options.items() if key in FITTING}
         for name, options in Anchored.presets.items()

@@ -46,7 +46,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from scipy.special import log_ndtr, logsumexp, ndtr
-from scipy.stats import hypergeom, rankdata
+from scipy.stats import hypergeom
 from torch import Tensor
 
 from vestige.vestiges.spelling import Write, between, least_gap, spelt
@@ -93,17 +93,18 @@ def coded(x: Float[Tensor, " n"], categories: Sequence[str] | None, write: Write
     if categories is not None:
         names, codes = tuple(categories), np.where(there, np.nan_to_num(cells), len(categories)).astype(np.int64)
         return _with_missing(names, codes, there, None)
-    values = np.unique(cells[there])
+    # One sort for the values, their codes and their ranks; ties have the mean of their ranks.
+    values, at, counts = np.unique(cells[there], return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
     if len(values) <= BINS:
-        names, codes = tuple(write(float(v), least_gap(values)) for v in values), np.searchsorted(values, cells)
+        names, of_values = tuple(write(float(v), least_gap(values)) for v in values), np.arange(len(values))
     else:
         k = min(BINS, max(int(there.sum()) // ROWS_A_BIN, 2))
         edges = np.unique(np.quantile(cells[there], np.arange(1, k) / k))
-        codes = np.searchsorted(edges, cells, side="right")
+        of_values = np.searchsorted(edges, values, side="right")
         names = tuple(between(edges, i, write) for i in range(len(edges) + 1))
-    scores = np.full(len(cells), np.nan)
-    if len(values):
-        scores[there] = 2 * (rankdata(cells[there]) - 0.5) / there.sum() - 1
+    codes, scores = np.zeros(len(cells), dtype=np.int64), np.full(len(cells), np.nan)
+    codes[there], scores[there] = of_values[at], (2 * (ranks - 0.5) / max(int(there.sum()), 1) - 1)[at]
     return _with_missing(names, codes, there, scores)
 
 
@@ -217,7 +218,7 @@ def given_others(columns: Sequence[CodedCells]) -> Residuals:
     scores: list[Float[np.ndarray, " n"]] = []
     for j, column in enumerate(columns):
         for unit in _scores(column):
-            shapes = [unit] if len(np.unique(unit)) <= 2 else [unit, unit**2]
+            shapes = [unit] if _two_values(unit) else [unit, unit**2]
             scores += shapes
             owner += [j] * len(shapes)
             squares += [False, True][: len(shapes)]
@@ -247,8 +248,13 @@ def given_others(columns: Sequence[CodedCells]) -> Residuals:
 def margins(columns: Sequence[CodedCells]) -> Float[Tensor, "n f"]:
     """Scores of every column and their squares, as `given_others` sees them."""
     found = [unit for column in columns for unit in _scores(column)]
-    shaped = [shape for unit in found for shape in ([unit] if len(np.unique(unit)) <= 2 else [unit, unit**2])]
+    shaped = [shape for unit in found for shape in ([unit] if _two_values(unit) else [unit, unit**2])]
     return torch.from_numpy(np.stack(shaped, 1)) if shaped else torch.zeros(len(columns[0].codes), 0).double()
+
+
+def _two_values(x: Float[np.ndarray, " n"]) -> bool:
+    """Whether there are no more than two different values."""
+    return bool(((x == x.min()) | (x == x.max())).all())
 
 
 def _scores(column: CodedCells) -> list[Float[np.ndarray, " n"]]:

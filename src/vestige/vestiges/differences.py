@@ -47,7 +47,7 @@ from vestige.vestiges.spelling import Write, dated, spelt
 
 ALPHA = 0.05
 QUANTILES = (0.1, 0.5, 0.9)
-MOST_CELLS = 2e7  # of columns x rows of a side that are looked at
+MOST_CELLS = 4e6  # of columns x rows of a side that are looked at
 
 
 @dataclass(frozen=True)
@@ -206,9 +206,9 @@ def row_columns(width: int, report: ColumnReport | None, kept: Sequence[bool] | 
 def of_rows(
     p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"], columns: Sequence[RowColumn]
 ) -> tuple[ColumnDifference, ...]:
-    """How each column of `q` differs from that of `p`; at most MOST_CELLS cells of a side are looked at."""
+    """How each column of `q` differs from that of `p`; of a side every k-th row, of MOST_CELLS cells at most."""
     most = max(int(MOST_CELLS / max(len(columns), 1)), 1)
-    p, q = p[:most], q[:most]
+    p, q = (x[:: -(-len(x) // most)] for x in (p, q))
     sides = [(column.cells(p), column.cells(q)) for column in columns]
     both = zip(sides, columns, strict=True)
     codes = [coded(torch.cat(pair), column.categories, column.write) for pair, column in both]

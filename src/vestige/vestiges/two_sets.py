@@ -323,7 +323,8 @@ def _at_least(estimate: Estimate, told: str) -> Estimate:
 def _divergences(found: HeldOut, seen: Seen, level: float, reached: Reach | None = None) -> dict[str, Estimate]:
     """The whole family from held-out log-ratios; what they, or what they reach, cannot carry is refused."""
     weights = seen.q_weights, seen.p_weights
-    every = learnt(FAMILY, *found.sides(*weights), found.refit(*weights), level=level)
+    beyond = (0.0, 0.0) if reached is None else reached.shares
+    every = learnt(FAMILY, *found.sides(*weights), found.refit(*weights), level=level, out_of_reach=beyond)
     checked = {name: _checked(estimate, found.blind) for name, estimate in every.items()}
     return checked if reached is None else {name: verdict(name, one, reached) for name, one in checked.items()}
 

@@ -7,7 +7,18 @@ import torch
 
 from vestige.ratios.divergences import FAMILY, get, learnt
 from vestige.ratios.divergences.estimate import Side
-from vestige.ratios.divergences.learnt import ADDED, FLOOR, OFF_REFUSED, ROOT, TIMES, WIDEST, Refit, movement, one_step
+from vestige.ratios.divergences.learnt import (
+    FLOOR,
+    FOUND,
+    OFF_REFUSED,
+    RULE,
+    Parts,
+    Refit,
+    beyond,
+    interval,
+    movement,
+    one_step,
+)
 
 N = 4000
 SMOOTH = [name for name in FAMILY if name != "total_variation"]
@@ -82,16 +93,64 @@ def test_exchanging_the_sides_exchanges_the_movements(name):
     assert there == pytest.approx(back)
 
 
-@pytest.mark.parametrize(("by", "grows"), [(0.02, "root"), (0.3, "times")])
-def test_the_high_end_and_the_value_grow_with_the_movement(by, grows):
+def hidden(curvature=1.0, n=N):
+    """The KL of normals whose means differ by FOUND + 1.96 standard errors, and what another divergence makes of it."""
+    delta = (FOUND + 1.959964) * math.sqrt(2 / n)
+    return curvature * delta**2 / 2
+
+
+@pytest.mark.parametrize(("by", "part"), [(0.0, "hidden"), (0.07, "root"), (0.3, "times")])
+def test_the_high_end_adds_independent_errors_by_their_squares(by, part):
     p, q = sides(*draws())
     still, moving = (learnt(["kl"], p, q, refit(p, q, x))["kl"] for x in (0.0, by))
     moved, value = by**2 / 2, still.value
     assert moving.details["movement"] == pytest.approx(moved)
-    assert moving.value - still.value == pytest.approx(ADDED * moved)
-    missing = {"root": ROOT * math.sqrt(moved * value), "times": TIMES * moved}[grows]
-    assert moving.high - still.high == pytest.approx(missing)
+    assert moving.value - still.value == pytest.approx(moved)
+    missing = {"hidden": hidden(), "root": RULE.root * math.sqrt(moved * value), "times": RULE.times * moved}
+    assert max(missing, key=missing.get) == part
+    assert moving.high - moving.value == pytest.approx(math.hypot(1.959964 * still.std_error, missing[part]), rel=1e-6)
     assert moving.low == still.low <= min(value, still.details["one_step"]) - 1.9 * still.std_error
+
+
+@pytest.mark.parametrize(
+    ("name", "curvature"), [("kl", 1.0), ("js", 0.25), ("hellinger2", 0.25), ("pearson_chi2", 2.0)]
+)
+def test_what_no_test_would_find_is_within_the_high_end(name, curvature):
+    n = 500
+    equal = Parts(0.0, 0.0, 0.0, 0.0, n, n)
+    assert interval(name, equal).high == pytest.approx(hidden(curvature, n), rel=1e-6)
+    assert interval(name, equal, hidden=False).high == 0.0
+    assert interval(name, equal._replace(n_q=n / 4)).high > interval(name, equal).high
+
+
+def test_the_movement_of_a_mean_is_what_its_fit_falls_short_by():
+    """Two folds and five of a fit whose error is a mean over the rows it saw: the claim that value = two-sided + m."""
+    generator, n, short, moved = torch.Generator().manual_seed(0), 50, 0.0, 0.0
+    for _ in range(4000):
+        noise = torch.randn(n, generator=generator, dtype=torch.float64)
+        held = []
+        for folds in (5, 2):
+            fold = torch.randperm(n, generator=generator) % folds
+            held.append(torch.stack([noise[fold != k].mean() for k in range(folds)])[fold])
+        short += float(held[0].square().mean()) / 2
+        moved += float((held[0] - held[1]).square().mean()) / 2
+    assert moved == pytest.approx(short, rel=0.1)
+
+
+def test_rows_beyond_an_edge_may_have_an_infinite_ratio():
+    """Half of p is where q has nothing, and a learnt ratio says 4 there: JS hardly lacks anything, Hellinger does."""
+    log_p = torch.cat([torch.full((500,), 4.0), torch.full((500,), -math.log(2))]).double()
+    p, q = sides(log_p, torch.full((1000,), -math.log(2)).double())
+    lacks = {"hellinger2": 0.5 * (0.5 - (1 - 1 / math.cosh(2)) / 2), "js": 0.5 * math.log1p(math.exp(-4)) / 2}
+    for name, gained in lacks.items():
+        assert beyond(get(name), p, q, 0.5, 0.0) == pytest.approx(gained)
+        assert beyond(get(get(name).reverse), *sides(-q.log_ratio, -p.log_ratio), 0.0, 0.5) == pytest.approx(gained)
+        plain, told = (
+            learnt([name], p, q, refit(p, q, 0.0), out_of_reach=share)[name] for share in ((0.0, 0.0), (0.5, 0.0))
+        )
+        assert told.high - plain.high == pytest.approx(gained)
+        assert (told.value, told.low) == (plain.value, plain.low)
+    assert beyond(get("kl"), p, q, 0.5, 0.5) == 0.0  # it is infinite, and called "at least" for that
 
 
 def test_a_bounded_divergence_has_no_interval_beyond_its_bound():
@@ -105,8 +164,10 @@ def test_the_words():
     assert learnt(["kl"], p, q, refit(p, q, 0.0))["kl"].verdict == "ok"
     blind = learnt(["kl"], p, q, None)["kl"]
     assert (blind.verdict, "second fit" in blind.reason) == ("at least", True)
-    wide = learnt(["kl"], p, q, refit(p, q, math.sqrt(2 * (1.3 * WIDEST * 0.18 + FLOOR / N) / TIMES)))["kl"]
-    assert (wide.verdict, "more rows" in wide.reason) == ("at least", True)
+    for times, verdict in ((0.7, "ok"), (1.4, "at least")):
+        most = RULE.most * 0.18 + FLOOR / N
+        wide = learnt(["kl"], p, q, refit(p, q, math.sqrt(2 * times * most)))["kl"]
+        assert (wide.verdict, "more rows" in wide.reason) == (verdict, verdict != "ok")
 
 
 @pytest.mark.parametrize(("name", "ruled_by"), [("kl", "q"), ("reverse_kl", "p"), ("js", None)])

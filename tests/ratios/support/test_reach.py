@@ -138,7 +138,8 @@ def test_a_badly_fitted_ratio_alone_is_no_lack_of_support():
 def known(**fields):
     nothing, empty = Estimate(0.0, 0.0, verdict="at least"), torch.zeros(0, dtype=torch.int64)
     given = {"missed": nothing, "made": nothing, "far_p": 0.0, "far_q": 0.0} | fields
-    return Reach(Estimate(1.0), Estimate(1.0), outside_p=empty, outside_q=empty, **given)
+    mean = given.pop("mean_weight", Estimate(1.0, std_error=0.01))
+    return Reach(mean, Estimate(1.0), outside_p=empty, outside_q=empty, **given)
 
 
 HALF = Estimate(0.48, 0.45, 0.51)
@@ -199,6 +200,24 @@ def test_weights_that_do_not_reach_are_never_good():
     assert told.verdict == OUT_OF_REACH == "cannot reach part of the data"
     assert "does not reach about 48 % of the data" in told.warnings[0]
     assert reachable(good, known(missed=Estimate(0.97, 0.95, 0.99))).verdict == "unreliable"
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "verdict"),
+    [(0.77, 0.02, "usable with care"), (0.95, 0.001, "good"), (0.77, 0.2, "good"), (1.3, 0.02, "good")],
+)
+def test_weights_whose_mean_falls_short_of_one_are_not_good(mean, error, verdict):
+    good, short = diagnose(torch.zeros(100)), known(mean_weight=Estimate(mean, std_error=error))
+    told = reachable(good, short)
+    assert told.verdict == verdict
+    assert any("may be out of reach" in one for one in told.warnings) == (verdict != "good")
+    assert short.complete
+    assert not known(mean_weight=Estimate(0.5, std_error=0.01), missed=HALF).scant  # the edge has said so
+
+
+def test_the_shares_are_those_of_either_side():
+    assert known(missed=HALF).shares == (0.48, 0.0)
+    assert known(made=HALF).shares == (0.0, 0.48)
 
 
 def test_an_average_is_refused_or_bounded():

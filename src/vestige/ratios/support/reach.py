@@ -7,6 +7,9 @@ missing only where an edge of q's support is found (`edges`): by the held-out lo
 The share beyond the edges is then what is missing, and the interval of the mean weight is widened to hold it; where no
 edge is found, it is widened to hold one. The mirror, E_p[q/p], is the share of q that the data reaches.
 
+Without an edge a mean weight that falls short of one, by more than its error and by more than a few percent, still says
+that a part is out of reach or the ratio off: such weights are not "good".
+
 Rows near a curved surface (`surface`) may differ across it without any model of the ratio seeing it: no number of such
 rows is more than "at least", no weights are "good".
 
@@ -29,6 +32,7 @@ from torch import Tensor
 from vestige.core import Estimate, rng
 from vestige.core.estimate import share_in_words
 from vestige.ratios.divergences.family import get
+from vestige.ratios.divergences.learnt import OFF_ERRORS, OFF_SHARE
 from vestige.ratios.support.edges import NEIGHBOURS, Edges, edges, neighbour_distances, ranked, renewed, worth
 from vestige.ratios.support.surface import THIN, continuous, surface
 from vestige.ratios.support.tails import heavier
@@ -90,6 +94,21 @@ class Reach:
             f"rows lie near a curved surface (they fill {share:.0%} of their directions), and what differs across it "
         )
         return f"{told}may not be seen" if share < THIN else ""
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """What of the data the model does not reach, and of the model the data."""
+        return self.missed.value, self.made.value
+
+    @property
+    def scant(self) -> str:
+        """Why weights are not sure although no edge was found: their mean falls short of one; empty where not."""
+        mean, error = self.mean_weight.value, self.mean_weight.std_error
+        short = 1 - mean > max(OFF_SHARE, OFF_ERRORS * error)
+        told = (
+            f"mean raw weight is {mean:.2g} and should be 1: part of the data may be out of reach, or the ratio is off"
+        )
+        return told if self.complete and short else ""
 
     @property
     def complete(self) -> bool:
@@ -309,6 +328,9 @@ def reachable(diagnosis: Diagnosis, reach: Reach) -> Diagnosis:
     """The diagnosis of weights in the light of the reach, which decides the verdict where a part is out of it."""
     if reach.thin and diagnosis.verdict == "good":
         warnings = (f"The {reach.thin}.", *diagnosis.warnings)
+        diagnosis = dataclasses.replace(diagnosis, verdict="usable with care", warnings=warnings)
+    if reach.scant and diagnosis.verdict == "good":
+        warnings = (f"The {reach.scant}.", *diagnosis.warnings)
         diagnosis = dataclasses.replace(diagnosis, verdict="usable with care", warnings=warnings)
     if reach.complete:
         return diagnosis
