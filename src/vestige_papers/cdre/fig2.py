@@ -40,6 +40,7 @@ from vestige.core.checks import ArrayLike
 from vestige.ratios import divergences
 from vestige.ratios.divergences import Gaussian, gaussian_divergence
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, grouped, line, those
+from vestige.store import newer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -233,7 +234,7 @@ class CDREFig2Config:
     method: str = ""
     lambda_c: float = 0.0
     chain_preset: str | None = None  # of the every-step chain; None: our small network
-    learning_rate: float | None = None  # of that preset; None: its own
+    learning_rate: float | None = newer(None)  # of that preset; None: its own
     oracle_every: int = 1  # the oracle is asked at these steps alone
 
 
