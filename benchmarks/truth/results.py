@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from benchmarks.environments import ROOT
 
 FOLDER = ROOT / "benchmarks" / "results" / "truth"
-SOURCES = ("zoo", "drift", "mi", "unseen")
+SOURCES = ("zoo", "drift", "mi", "unseen", "second")
 EDITIONS = ("before", "after")
 NAMES = ("kl", "reverse_kl", "js", "hellinger2")
 COLUMNS = (

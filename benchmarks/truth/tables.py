@@ -15,7 +15,7 @@ from benchmarks.truth import adversary, choose, figures, results
 from benchmarks.truth.figures import LEAST, REACHED, WIDE, Share
 from benchmarks.truth.results import EDITIONS, NAMES, SOURCES, Row
 
-TITLES = {"drift": "chains", "mi": "benchmark-mi"}
+TITLES = {"drift": "chains", "mi": "benchmark-mi", "second": "second unseen"}
 SHOWN_BROKEN = 12
 
 
@@ -34,7 +34,8 @@ def columns() -> list[Column]:
         title = TITLES.get(source, source)
         rows = {edition: results.read(source, edition) for edition in EDITIONS}
         both = figures.of_cells(rows["after"], {row["cell"] for row in rows["before"]})
-        found.append(Column(source, f"{title}, before", rows["before"]))
+        if rows["before"]:
+            found.append(Column(source, f"{title}, before", rows["before"]))
         if rows["before"] and 0 < len(both) < len(rows["after"]):
             found.append(Column(source, f"{title}, after, same cells", both))
         found.append(Column(source, f"{title}, after", rows["after"]))
