@@ -229,7 +229,7 @@ class RWalkTable1MNIST(RWalkTable1):
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 2, "laptop": 10, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "digits in place of MNIST; few rows; a small network",
-        "laptop": "500 of about 6000 training rows a class (EWC without samples: all)",
+        "laptop": "500 of about 6000 training rows a class (Vanilla, EWC and PI without samples: all)",
     }
 
 
