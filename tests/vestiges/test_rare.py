@@ -256,6 +256,8 @@ def test_fid_finds_no_difference_in_covariances_that_are_hidden():
     told = kept.moments_beside(new).compute(new).value
     assert told == pytest.approx(exact, abs=0.25 * exact)
     assert kept.moments.compute(new).value > 1.5 * exact  # what is hidden, held against what is there
+    assert "of 276 pairs of features that fewer than 50 rows had together" in kept.left_out()
+    assert vs.keep(p[:, :3], seed=0).left_out() == ""
 
 
 def test_pairs_of_categories_of_one_column_are_not_taken_for_hidden():

@@ -244,4 +244,5 @@ class VestigePair:
 
         found = gathered(computed, level=level, on_step=on_step)
         by_draws = ("mmd2",) if kept.third is not None else ("mmd2", "kid")
-        return found | widened({name: found[name] for name in by_draws}, kept.errors), ()
+        told = tuple(filter(None, (kept.left_out(),)))
+        return found | widened({name: found[name] for name in by_draws}, kept.errors), told

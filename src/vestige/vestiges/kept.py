@@ -40,6 +40,10 @@ class KeptData(ABC):
         """`moments` as they are held against those of new rows."""
         return self.moments
 
+    def left_out(self) -> str:
+        """What FID tells nothing of, in a sentence; empty where that is nothing."""
+        return ""
+
     @property
     @abstractmethod
     def third(self) -> KID | None:

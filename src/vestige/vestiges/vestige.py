@@ -29,6 +29,7 @@ from torch import Tensor
 
 from vestige import store
 from vestige.core import InputError, __version__, checks, rng
+from vestige.core.rounding import ROWS_TOGETHER
 from vestige.densities import DENSITIES
 from vestige.features import FEATURES
 from vestige.metrics.fid import FID
@@ -117,6 +118,14 @@ class Vestige(KeptData):
             None if one is None else with_correlations_of(other, one, self.sketch.hidden) for one in made.summaries_
         ]
         return made
+
+    def left_out(self) -> str:
+        """How many pairs of features FID tells nothing of, where they are more than MANY_PAIRS of them."""
+        pairs = 0 if self.sketch.hidden is None else int(self.sketch.hidden.sum()) // 2
+        width = self.moments.width_ or 0
+        every = width * (width - 1) // 2
+        told = f"{pairs} of {every} pairs of features that fewer than {ROWS_TOGETHER} rows had together"
+        return f"FID says nothing of {told}." if pairs > MANY_PAIRS * every else ""
 
     @property
     def third(self) -> KID | None:
@@ -238,6 +247,9 @@ class Vestige(KeptData):
         own = "not known" if math.isinf(js) else f"JS to the rows at most {js:.2g}"
         names = " + ".join(dict.fromkeys(part.density.name for part in self.reference.parts))
         return f"Vestige of {self.n} rows: {self.frame.told()}; density: {names}; own error: {own}"
+
+
+MANY_PAIRS = 0.1
 
 
 def _copied(accumulator: Any) -> Any:  # noqa: ANN401 - an accumulator
