@@ -1,11 +1,11 @@
 """Constants of the intervals, chosen without the family on which they are reported.
 
-`vestige.ratios.divergences.learnt.Rule` has three: the high end holds max(root sqrt(m v), times m) for what a ratio has
-not learnt yet, v the two-sided value and m the movement, and an "ok" has a movement of at most `most` of its value. For
-each family in turn the others choose them from GRID: the most "ok" among those with which at least ENOUGH of these hold
-the truth and the median width of KLs above WIDE is at most WIDEST of the truth. The family that was left out then says
-how many of its own hold it. Cells that something else has kept from being "ok" (support, tails, the mean of r) are so
-with any constants, and are left out.
+`vestige.ratios.divergences.learnt.HighEnd` has three: the high end holds max(root sqrt(m v), times m) for what a ratio
+has not learnt yet, v the two-sided value and m the movement, and an "ok" has a movement of at most `most` of its
+value. For each family in turn the others choose them from GRID: the most "ok" among those with which at least ENOUGH
+of these hold the truth and the median width of KLs above WIDE is at most WIDEST of the truth. The family that was left
+out then says how many of its own hold it. Cells that something else has kept from being "ok" (support, tails, the mean
+of r) are so with any constants, and are left out.
 
 ENOUGH is above the 90 % that a left-out family is to have, as it is not one of those that chose. `BY_HAND` counts what
 was looked at beside the grid before the form of the rule was fixed: sums instead of roots of squares, centres, limits,
@@ -23,10 +23,10 @@ from typing import NamedTuple
 from benchmarks.truth import results
 from benchmarks.truth.figures import WIDE, Share, every
 from benchmarks.truth.results import NAMES, Judged, Row
-from vestige.ratios.divergences.learnt import Interval, Parts, Rule, interval
+from vestige.ratios.divergences.learnt import HighEnd, Interval, IntervalParts, interval
 
 GRID = tuple(
-    Rule(root, times, most)
+    HighEnd(root, times, most)
     for root in (0.3, 0.5, 0.7, 1.0)
     for times in (4.0, 5.0, 6.0, 7.0, 8.0)
     for most in (0.04, 0.05, 0.06, 0.07, 0.08, 0.09)
@@ -43,14 +43,14 @@ class Case(NamedTuple):
     family: str
     name: str
     truth: float
-    parts: Parts
+    parts: IntervalParts
 
 
 class LeftOut(NamedTuple):
     """A family, the constants that the others chose, and what they come to on either."""
 
     family: str
-    rule: Rule
+    rule: HighEnd
     others: Share
     own: Share
     ok: Share  # how many of the family's cells are ok
@@ -58,7 +58,7 @@ class LeftOut(NamedTuple):
 
 
 @cache
-def judged(case: Case, rule: Rule) -> Interval:
+def judged(case: Case, rule: HighEnd) -> Interval:
     """The interval by these constants."""
     return interval(case.name, case.parts, rule=rule)
 
@@ -78,9 +78,9 @@ def of_rows(rows: Iterable[Row]) -> list[Case]:
     ]
 
 
-def parts(row: Row, one: Judged) -> Parts:
+def parts(row: Row, one: Judged) -> IntervalParts:
     """What the interval of a stored divergence was made of; weighted rows count as if they were not."""
-    return Parts(one.two_sided, one.one_step, one.std_error, one.movement, row["n_p"], row["n_q"], one.beyond)
+    return IntervalParts(one.two_sided, one.one_step, one.std_error, one.movement, row["n_p"], row["n_q"], one.beyond)
 
 
 def by_rule(one: Judged) -> bool:
@@ -89,20 +89,20 @@ def by_rule(one: Judged) -> bool:
     return decided and not any(map(math.isnan, (one.two_sided, one.std_error, one.movement)))
 
 
-def coverage(found: Sequence[Case], rule: Rule) -> Share:
+def coverage(found: Sequence[Case], rule: HighEnd) -> Share:
     """How many of the "ok" hold the truth."""
     held = [one.low <= case.truth <= one.high for case in found if (one := judged(case, rule)).sure]
     return Share(sum(held), len(held))
 
 
-def widths(found: Sequence[Case], rule: Rule) -> list[float]:
+def widths(found: Sequence[Case], rule: HighEnd) -> list[float]:
     """Of "ok" KLs whose truth is finite and above WIDE, relative to it."""
     kl = [case for case in found if case.name == "kl" and WIDE < case.truth < math.inf]
     ends = [(case, judged(case, rule)) for case in kl]
     return [(one.high - one.low) / case.truth for case, one in ends if one.sure]
 
 
-def chosen(found: Sequence[Case]) -> Rule:
+def chosen(found: Sequence[Case]) -> HighEnd:
     """The constants by these cases; those of the best coverage where none is enough."""
     covered = {rule: coverage(found, rule) for rule in GRID}
     narrow = [rule for rule in GRID if statistics.median(widths(found, rule) or [0.0]) <= WIDEST] or list(GRID)

@@ -14,7 +14,7 @@ from benchmarks.truth.figures import Share
 from benchmarks.zoo import ZOO
 
 from vestige.core import Estimate
-from vestige.ratios.divergences.learnt import Parts, interval
+from vestige.ratios.divergences.learnt import IntervalParts, interval
 
 
 def row(cell: str = "a|10x10", *, truth=1.0, low=0.5, high=1.5, verdict="ok", value=1.0, **fields) -> dict:
@@ -232,7 +232,7 @@ def test_a_drift_is_a_row_a_step():
 
 
 def case(family: str, truth: float = 1.0, movement: float = 0.01) -> choose.Case:
-    return choose.Case(family, "kl", truth, Parts(1.0, 0.95, 0.01, movement, 1000, 1000))
+    return choose.Case(family, "kl", truth, IntervalParts(1.0, 0.95, 0.01, movement, 1000, 1000))
 
 
 def test_the_choice_has_the_most_ok_that_hold():

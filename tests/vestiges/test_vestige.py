@@ -117,7 +117,7 @@ def shards_and_whole(rows, kept, monkeypatch):
 
 
 def test_sums_of_four_shards_are_those_of_the_whole_before_they_are_rounded(rows, kept, monkeypatch):
-    monkeypatch.setattr(keeping, "rounded_sketch", lambda sketch, _: sketch)
+    monkeypatch.setattr(keeping, "rounded_sketch", lambda sketch, *_: sketch)
     merged, whole = shards_and_whole(rows, kept, monkeypatch)
     a, b = merged.moments.whole(), whole.moments.whole()
     assert torch.allclose(a.mean, b.mean, atol=1e-10, rtol=0)

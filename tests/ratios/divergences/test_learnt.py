@@ -10,9 +10,9 @@ from vestige.ratios.divergences.estimate import Side
 from vestige.ratios.divergences.learnt import (
     FLOOR,
     FOUND,
+    HIGH_END,
     OFF_REFUSED,
-    RULE,
-    Parts,
+    IntervalParts,
     Refit,
     beyond,
     interval,
@@ -106,7 +106,7 @@ def test_the_high_end_adds_independent_errors_by_their_squares(by, part):
     moved, value = by**2 / 2, still.value
     assert moving.details["movement"] == pytest.approx(moved)
     assert moving.value - still.value == pytest.approx(moved)
-    missing = {"hidden": hidden(), "root": RULE.root * math.sqrt(moved * value), "times": RULE.times * moved}
+    missing = {"hidden": hidden(), "root": HIGH_END.root * math.sqrt(moved * value), "times": HIGH_END.times * moved}
     assert max(missing, key=missing.get) == part
     assert moving.high - moving.value == pytest.approx(math.hypot(1.959964 * still.std_error, missing[part]), rel=1e-6)
     assert moving.low == still.low <= min(value, still.details["one_step"]) - 1.9 * still.std_error
@@ -117,7 +117,7 @@ def test_the_high_end_adds_independent_errors_by_their_squares(by, part):
 )
 def test_what_no_test_would_find_is_within_the_high_end(name, curvature):
     n = 500
-    equal = Parts(0.0, 0.0, 0.0, 0.0, n, n)
+    equal = IntervalParts(0.0, 0.0, 0.0, 0.0, n, n)
     assert interval(name, equal).high == pytest.approx(hidden(curvature, n), rel=1e-6)
     assert interval(name, equal, hidden=False).high == 0.0
     assert interval(name, equal._replace(n_q=n / 4)).high > interval(name, equal).high
@@ -165,7 +165,7 @@ def test_the_words():
     blind = learnt(["kl"], p, q, None)["kl"]
     assert (blind.verdict, "second fit" in blind.reason) == ("at least", True)
     for times, verdict in ((0.7, "ok"), (1.4, "at least")):
-        most = RULE.most * 0.18 + FLOOR / N
+        most = HIGH_END.most * 0.18 + FLOOR / N
         wide = learnt(["kl"], p, q, refit(p, q, math.sqrt(2 * times * most)))["kl"]
         assert (wide.verdict, "more rows" in wide.reason) == (verdict, verdict != "ok")
 

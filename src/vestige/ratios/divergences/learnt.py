@@ -14,8 +14,8 @@ it saw, m is on average what the first one falls short by itself: with n rows it
 second's 2 / n, and the rows that both saw make their covariance 1 / n, so that E (s - s')^2 = 1.25 / n too. The value
 is therefore the two-sided form plus m. Models that still begin to learn fall short by more. How much more differs from
 pair to pair and has nothing to do with the sampling error, so the two are added as independent errors are, by their
-squares: the high end is value + hypot(sampling, max(root sqrt(m v), times m, hidden)), v the two-sided form. `Rule` has
-the constants, which are chosen on families of pairs with known truth and reported on others (`python -m benchmarks
+squares: the high end is value + hypot(sampling, max(root sqrt(m v), times m, hidden)), v the two-sided form. `HighEnd`
+has the constants, which are chosen on families of pairs with known truth and reported on others (`python -m benchmarks
 truth`).
 
 Two more parts of the high end need no constant:
@@ -131,7 +131,7 @@ def movement(div: FDivergence, refit: Refit) -> float:
     return sum(parts) / len(parts)
 
 
-class Rule(NamedTuple):
+class HighEnd(NamedTuple):
     """The constants that no formula gives; see the module."""
 
     root: float = 0.7
@@ -139,10 +139,10 @@ class Rule(NamedTuple):
     most: float = 0.06  # of the value, the largest movement of an "ok"
 
 
-RULE = Rule()
+HIGH_END = HighEnd()
 
 
-class Parts(NamedTuple):
+class IntervalParts(NamedTuple):
     """What an interval is made of: both forms, the sampling error, the movement, the rows, and what lies beyond."""
 
     two_sided: float
@@ -163,12 +163,14 @@ class Interval(NamedTuple):
     sure: bool
 
 
-def interval(name: str, parts: Parts, *, level: float = 0.95, hidden: bool = True, rule: Rule = RULE) -> Interval:
+def interval(
+    name: str, parts: IntervalParts, *, level: float = 0.95, hidden: bool = True, rule: HighEnd = HIGH_END
+) -> Interval:
     """The interval of a divergence from its parts.
 
     Example
     -------
-    >>> interval("kl", Parts(0.5, 0.5, 0.03, 0.01, 2000, 2000)).high > 0.51 + 1.96 * 0.03
+    >>> interval("kl", IntervalParts(0.5, 0.5, 0.03, 0.01, 2000, 2000)).high > 0.51 + 1.96 * 0.03
     True
     """
     div, z, moved = get(name), float(ndtri((1 + level) / 2)), max(parts.movement, 0.0)
@@ -242,7 +244,7 @@ def _learnt(
         return found
     moved = 0.0 if refit is None else movement(div, refit)
     extra = beyond(div, p, q, *out_of_reach)
-    parts = Parts(plain, bound, found.std_error, moved, p.ess(), q.ess(), extra)
+    parts = IntervalParts(plain, bound, found.std_error, moved, p.ess(), q.ess(), extra)
     ends = interval(name, parts, level=level, hidden=hidden)
     if refit is None:
         told = "there was no second fit to tell what is not learnt yet"
