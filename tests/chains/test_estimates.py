@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from vestige.chains.estimates import report_of
-from vestige.chains.report import ChainLimits
+from vestige.chains.estimates import UNJUDGED, report_of
+from vestige.chains.report import ChainLimits, averaged
 from vestige.chains.strategy import Points, TaskLogRatios
 from vestige.ratios.divergences import Gaussian
 
@@ -36,19 +36,27 @@ def judged(found, limits=LIMITS, names=("kl", "js")):
     return report_of(found, "a", 1, names, {}, level=0.95, limits=limits)
 
 
-@pytest.mark.parametrize("found", [of_eq4(), of_both()])
-def test_with_the_exact_ratio_there_is_nothing_against_the_value(found):
-    report = judged(found)
+def test_with_the_exact_ratio_there_is_nothing_against_the_value():
+    report = judged(of_both())
     assert (report.reasons, report.notes) == ((), ())
     assert report.estimates["js"].verdict == "ok"
+
+
+def test_eq4_alone_is_never_ok():
+    """Not even with the exact ratio: nothing tells it from another."""
+    report = judged(of_eq4())
+    assert (report.reasons, report.notes) == ((UNJUDGED,), ())
+    for estimate in report.estimates.values():
+        assert (estimate.verdict, estimate.low) == ("at least", 0.0)
+        assert estimate.value > 0
 
 
 def test_eq4_is_at_least_where_the_anchor_samples_see_more():
     report = judged(of_eq4(shrunk=0.5), names=("js",))  # kl need not be among the names
     assert list(report.estimates) == ["js"]
     assert report.estimates["js"].verdict == "at least"
-    assert report.estimates["js"].reason.startswith("over the anchor samples the same ratio has a KL of")
-    assert judged(of_eq4(shrunk=0.5), dataclasses.replace(LIMITS, apart=1e9)).reasons == ()
+    assert "; over the anchor samples the same ratio has a KL of" in report.estimates["js"].reason
+    assert judged(of_eq4(shrunk=0.5), dataclasses.replace(LIMITS, apart=1e9)).reasons == (UNJUDGED,)
     both = of_both(log_ratio_q=0.5 * log_ratio(Q, 1), anchored=of_eq4().anchored)
     assert judged(both).reasons == ()  # nothing is held against a value that rests on both sides for Eq. 4's sake
 
@@ -122,3 +130,8 @@ def test_weights_that_are_not_sure_take_the_promise_and_worthless_ones_the_numbe
     assert (unsure.verdict, "not sure enough" in unsure.reason) == ("at least", True)
     worthless = judged(twice_fitted(anchors_ess=100.0)).estimates["kl"]
     assert (worthless.verdict, "anchor samples are worth 100.0" in worthless.reason) == ("refused", True)
+
+
+def test_an_average_of_what_nothing_has_judged_promises_nothing():
+    mean = averaged([judged(of_eq4()).estimates["kl"]] * 2)
+    assert (mean.verdict, mean.low) == ("at least", pytest.approx(0.0, abs=1e-12))

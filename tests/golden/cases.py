@@ -54,10 +54,10 @@ VERSIONS: dict[str, int] = {
     "policy/evaluate": 3,  # 3: the corrected value has a spread
     "policy/evaluate terminated": 3,  # 3: no interval where logged actions are replayed
     # 2: the standard error of FID; 3: the stack of version 3, intervals from a second fit; 5: single columns join the
-    # permutation test; 6: errors of an interval are added by their squares.
-    "comparison/compare": 6,
-    "comparison/compare weighted": 6,
-    "comparison/compare standardised": 6,
+    # permutation test; 6: errors of an interval are added by their squares; 7: the level is not shared with columns.
+    "comparison/compare": 7,
+    "comparison/compare weighted": 7,
+    "comparison/compare standardised": 7,
 }
 # The loops that run the entries of a kind have versions of their own.
 LOOPS = {"methods": vs.protocol, "generation": vs.generation}

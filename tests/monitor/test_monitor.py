@@ -188,7 +188,7 @@ def test_a_warning_that_is_made_an_error_does_not_undo_the_step(tmp_path):
     monitor = Monitor.create(tmp_path, chain=CHAIN)
     x = normal(40, 0)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", "40 samples")
         with pytest.raises(VestigeWarning, match="40 samples of step 1 repeat rows of the data"):
             monitor.step({"a": x}, {"a": torch.cat([x.flip(0), normal(40, 1)])}, allow_copies=True)
     assert monitor.steps == Monitor.open(tmp_path).steps == 1

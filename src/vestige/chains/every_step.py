@@ -216,7 +216,7 @@ class EveryStep(Strategy[LogLinearState]):
     """Eq. 5 to 12. `critic` is the f of estimator "fgan"; `held_out` rows stop training early; 0: never."""
 
     name: ClassVar[str] = "every-step"
-    version: ClassVar[int] = 2  # 2: what is kept of the data is rounded
+    version: ClassVar[int] = 3  # 2: what is kept of the data is rounded; 3: Eq. 4 has no interval and is never "ok"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": A2 | {"learning_rate": 2e-5, "held_out": 0.2},
         "paper-images": A2 | {"learning_rate": 1e-5, "held_out": 0.5, "lambda_c": 1.0},

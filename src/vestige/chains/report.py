@@ -137,7 +137,8 @@ def averaged(parts: Sequence[Estimate]) -> Estimate:
     """Eq. 13: the mean over tasks; NaN where a task was refused. The worst ESS, depth and verdict stand for all.
 
     Errors and spreads add as independent ones. So do the low ends; what makes the high ends high, which is mostly what
-    was not learnt, may err to one side in every task, and adds up. A way is heavy where that of a task is.
+    was not learnt, may err to one side in every task, and adds up; of Eq. 4 alone, which nothing has judged, so may the
+    low ends. A way is heavy where that of a task is.
     """
     first, k = parts[0], len(parts)
     told = [e for e in parts if e.verdict != "ok"]
@@ -154,9 +155,10 @@ def averaged(parts: Sequence[Estimate]) -> Estimate:
     }
     value = sum(e.value for e in parts) / k
     together = 1 if any("movement" in e.details for e in parts) else 2
+    below = 1 if first.details["samples"] == "q" else 2
     return Estimate(
         value,
-        value - math.sqrt(sum((e.value - e.low) ** 2 for e in parts)) / k,
+        value - sum((e.value - e.low) ** below for e in parts) ** (1 / below) / k,
         value + sum((e.high - e.value) ** together for e in parts) ** (1 / together) / k,
         first.level,
         math.sqrt(sum(e.std_error**2 for e in parts)) / k,

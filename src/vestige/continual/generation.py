@@ -17,6 +17,10 @@ and generated samples of the others. Where the map changes under an anchored cha
 first step are kept as they are and encoded anew (`Chain.encode_anew`); other chains rely on codes that hardly move,
 which is what the tie of `cvae` is for. No row of data is kept.
 
+**By whatever else** is handed over as `watch`: it is called at each step with the task's place, its rows and the
+samples of every task so far, and what it returns, estimates by name and task, becomes matrices and verdicts of the
+Record. CDRE's figures ask vestiges of the classes so (`vestige_papers.cdre.generators`).
+
 `matrices[name][t, j]`: task j after t; NaN before j was learnt, and for a divergence that the chain refused. What a
 perfect generator would get stands in values["fid.real"] and so on: real training rows, as many, in place of samples.
 Conditions of the generator, and classes of the classifier, are the outputs of the stream; a task has equal shares of
@@ -34,7 +38,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -47,7 +51,7 @@ from vestige import metrics
 from vestige.chains import Chain, TaskReport
 from vestige.continual import versions
 from vestige.continual.record import Record, identity
-from vestige.core import NotEstimable, VestigeError, VestigeWarning, checks, rng
+from vestige.core import Estimate, NotEstimable, VestigeError, VestigeWarning, checks, rng
 from vestige.data.stream import Inputs, Labels, Stream, TestSet
 from vestige.features import CVAE, ClassifierFeatures, FeatureMap
 from vestige.generators import Generator
@@ -60,6 +64,9 @@ LARGER_IS_BETTER = ("labels", "variety")
 DIVERGENCES = ("kl", "reverse_kl", "js", "hellinger2")
 VERSION = 1  # raised when the results of the loop change: a part of the ids of its Records
 TRAINING = 0.6  # of a step, for the progress that is reported
+
+# The place of a task, its rows, and samples of every task so far -> estimates by name and task.
+Watch = Callable[[int, Inputs, Mapping[int, Inputs]], Mapping[str, Mapping[int, Estimate]]]
 
 
 def traces(codes: Float[Tensor, "n f"], classes: Labels) -> dict[int, float]:
@@ -188,6 +195,16 @@ class RunMeasures:
             worst = min(own.estimates.values(), key=lambda e: e.known)
             self.details["verdicts"][f"{t},{j}"] = worst.verdict
 
+    def watched(self, t: int, found: Mapping[str, Mapping[int, Estimate]]) -> None:
+        """Row t of what a `watch` says, and its verdicts."""
+        for name, estimates in found.items():
+            if name not in self.matrices:
+                tasks = len(self.matrices["fid"])
+                self.matrices[name] = torch.full((tasks, tasks), torch.nan, dtype=torch.float64)
+            for j, estimate in estimates.items():
+                self.matrices[name][t, j] = estimate.value
+                self.details.setdefault(f"verdicts.{name}", {})[f"{t},{j}"] = estimate.verdict
+
 
 def spread_over(outputs: Sequence[int], n: int) -> Labels:
     """n conditions, those of a task in equal shares."""
@@ -203,6 +220,7 @@ def run(
     chain: Mapping[str, Any] | None = None,
     samples: int = 500,
     pictures: int = 0,
+    watch: Watch | None = None,
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> Record:
@@ -210,7 +228,7 @@ def run(
 
     `classifier` is fitted already; `features` (default: a small `CVAE`) and a chain with the options `chain` begin
     here. At each step `samples` of each task are evaluated, and at most as many real rows of the new one; `pictures` of
-    each task are kept in the details.
+    each task are kept in the details, and what `watch` says stands beside the rest.
     """
     owner = "generation.run"
     samples = checks.whole(samples, "samples", owner, low=100)
@@ -262,6 +280,8 @@ def run(
                     measured.data_free(t, without_data.step(t, task.x[few].flatten(1), flat, own_seed))
                 except VestigeError as error:  # a ratio that runs off; the evaluator goes on
                     measured.details["chain"] = f"{said}: {error}"
+            if watch is not None:
+                measured.watched(t, watch(t, task.x, drawn))
         measured.seconds["eval"].append(time.perf_counter() - wall)
         measured.bytes["generator"].append(generator.bytes())
         measured.bytes["anchor samples"].append(without_data.bytes())

@@ -32,6 +32,7 @@ from vestige.vestiges.lines import some_rows
 from vestige.vestiges.plan import principal_rows
 
 PERMUTATIONS = 500
+LEAST = 1 / (1 + PERMUTATIONS)  # no p-value of so many permutations is smaller
 FEWEST_DRAWN = 20
 
 

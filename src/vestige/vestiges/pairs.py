@@ -28,7 +28,7 @@ from vestige.vestiges.given import GivenRows
 from vestige.vestiges.image_difference import ImageDifference
 from vestige.vestiges.image_difference import of_rows as images_of_rows
 from vestige.vestiges.lines import metric_estimates
-from vestige.vestiges.no_difference import by_weight, p_value
+from vestige.vestiges.no_difference import LEAST, by_weight, p_value
 from vestige.vestiges.plan import MANY_FEATURES, Plan, plan, projected
 
 # Columns whose spreads differ by more than this drown the others in FID, KID and MMD.
@@ -58,7 +58,7 @@ def _of_rows(weights: Float[Tensor, " n"] | None, rows: Tensor) -> Float[Tensor,
 
 
 FEW_BY_WEIGHT = "its weights are worth too few rows"
-OF_COLUMNS = 0.05  # of the level of "no difference", for the tests of single columns
+OF_COLUMNS = 0.01  # of the level of "no difference", for the tests of single columns
 
 
 class Tested(NamedTuple):
@@ -248,9 +248,13 @@ class RowPair:
     def tested(self, seen: Seen, *, rows: int, seed: int) -> Tested:
         """By permutation of the labels and by column, weighted rows being drawn by weight.
 
-        A column that differs is a difference, and either may find what the other does not. Of the level the columns
-        get the share OF_COLUMNS and the permutation test the rest (Bonferroni with weights): what is found in a column
-        is found by far, and the p-value stays nearly uniform where there is no difference.
+        Where the permutations see every row and functions of every column, the p-value is theirs, and uniform where
+        there is no difference. It cannot be below LEAST, and there the columns say how far below it is: all p-values
+        below LEAST are then those of columns, which are valid by themselves.
+
+        Of more rows or features either may find what the other does not. Of the level the columns get the share
+        OF_COLUMNS and the permutations the rest (Bonferroni with weights): what is found in a column is found by far,
+        and the p-value is uniform but for a hundredth.
         """
         how: dict[str, Any] = {"rows": rows, "projected": bool(seen.told), "seed": seed, "beside": self._functions}
         whole = p_value(seen.p, seen.q, seen.q_weights, **how)
@@ -261,8 +265,10 @@ class RowPair:
                 return Tested(whole)
             q = q[drawn]
         columns = of_rows(self.p, q, self.row_columns)
-        both = min([whole / (1 - OF_COLUMNS), *(one.p_value / OF_COLUMNS for one in columns), 1.0])
-        return Tested(both, None, columns)
+        least = min((one.p_value for one in columns), default=1.0)
+        if self.d <= MANY_FEATURES and max(self.n_p, self.n_q) <= rows:
+            return Tested(min(whole, least) if whole <= LEAST else whole, None, columns)
+        return Tested(min(whole / (1 - OF_COLUMNS), least / OF_COLUMNS, 1.0), None, columns)
 
     def _functions(self, of_p: Tensor, of_q: Tensor) -> Float[Tensor, "n f"] | None:
         """Values of functions of single columns at these rows of p and of q; None of too many features."""

@@ -37,21 +37,18 @@ from vestige.chains import Chain, Drift, gaussians
 from vestige.continual import versions
 from vestige.continual.generation import rank_correlation
 from vestige.continual.record import Record
-from vestige.core import Estimate, NotEstimable, VestigeWarning, checks, rng
+from vestige.core import VestigeWarning, checks, rng
 from vestige.core.checks import ArrayLike
 from vestige.features import ClassifierFeatures
-from vestige.features.kept import ROWS_A_DIRECTION
 from vestige.metrics import fid
-from vestige.ratios.cross_fit import held_out
-from vestige.ratios.divergences import learnt
 from vestige.runner import Claim, Experiment, Finding, Line, NotJudged, OnProgress, Rule, half, line
 from vestige.vestiges import Vestige, compare, keep
 from vestige.vestiges.drift_test import DriftTest
-from vestige.vestiges.frame import COMPONENTS
 from vestige.vestiges.schema import Schema
 from vestige_papers.beyond import drifting_tables
 from vestige_papers.beyond.drifting_tables import DRIFTS, TABLES
 from vestige_papers.beyond.image_cells import GENERATORS, PATHS, REAL, cells_of
+from vestige_papers.beyond.oracles import components, smoothed_js
 from vestige_papers.cdre.drifts import melting, skewed
 from vestige_papers.cdre.generators import classifier_of
 
@@ -118,26 +115,6 @@ SECONDS = {CARRIED: 9.5, ORACLE: 12.5, TABLE: 20.0, CHAIN: 30.0}
 
 
 # ---- images
-
-
-def components(features: Float64[Tensor, "n d"]) -> tuple[Float64[Tensor, " d"], Float64[Tensor, "k d"]]:
-    """Mean and first principal directions, as `keep` chooses them for features of a map."""
-    mean = features.mean(0)
-    k = min(COMPONENTS, len(features) // ROWS_A_DIRECTION)
-    return mean, torch.linalg.svd(features - mean, full_matrices=False).Vh[:k]
-
-
-def smoothed_js(
-    p: Float[Tensor, "n k"], q: Float[Tensor, "m k"], scale: Float[Tensor, " k"], *, estimator: str, seed: int
-) -> Estimate:
-    """JS of two sets of rows with noise of these deviations on both."""
-    own = rng.child_seed(seed, "oracle")
-    noise = [torch.randn(x.shape, generator=rng.fork(own, side), dtype=x.dtype) for x, side in ((p, "p"), (q, "q"))]
-    try:
-        ratio = held_out(p + scale * noise[0], q + scale * noise[1], estimator=estimator, seed=own)
-    except NotEstimable as error:
-        return Estimate.refused(str(error), name="js")
-    return learnt(["js"], *ratio.sides(None), ratio.refit(None))["js"]
 
 
 def class_of(config: BeyondVestigeConfig, seed: int) -> int:
