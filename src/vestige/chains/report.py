@@ -155,7 +155,7 @@ def averaged(parts: Sequence[Estimate]) -> Estimate:
     }
     value = sum(e.value for e in parts) / k
     together = 1 if any("movement" in e.details for e in parts) else 2
-    below = 1 if first.details["samples"] == "q" else 2
+    below = 1 if first.details["form"] == "eq4" else 2
     return Estimate(
         value,
         value - sum((e.value - e.low) ** below for e in parts) ** (1 / below) / k,
