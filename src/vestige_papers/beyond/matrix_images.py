@@ -30,6 +30,7 @@ from vestige_papers.cdre.generators import (
     by_row,
     last,
     refused,
+    there,
     word,
 )
 
@@ -128,6 +129,8 @@ class BeyondMatrixImages(GeneratorRuns):
 
     def facts(self, records: Sequence[Record]) -> dict[str, DataSetTaus]:
         """By data set."""
+        if not there(records, [KEPT]):
+            raise NotJudged("Some runs are from before vestiges were asked.")
         taus = {}
         for name in dict.fromkeys(r.config["data"] for r in records):
             found = by_row(records, name)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -254,9 +254,9 @@ def word(name: str) -> str:
     return (NAMES | SHARES).get(name, name.replace("_", " "))
 
 
-def shares(records: Sequence[Record]) -> list[str]:
-    """The matrices of `SHARES` that every Record has; older ones know nothing of variety."""
-    return [name for name in SHARES if all(name in r.matrices for r in records)]
+def there(records: Sequence[Record], names: Iterable[str]) -> list[str]:
+    """The matrices that every Record has; older ones know nothing of variety or of vestiges."""
+    return [name for name in names if all(name in r.matrices for r in records)]
 
 
 def refused(record: Record, which: str = "verdicts") -> float:
@@ -310,10 +310,13 @@ class Measured(GeneratorRuns):
         """The end of every curve, pooled FID and shares beside it, F and I, and FID class by class."""
         out = []
         for row, runs in by_row(records).items():
-            out += [line(row, f"{word(name)}, mean over classes", [last(r, name) for r in runs]) for name in MEASURES]
+            out += [
+                line(row, f"{word(name)}, mean over classes", [last(r, name) for r in runs])
+                for name in there(runs, MEASURES)
+            ]
             out += [line(row, "FID, pooled", [float(r.values["fid.pooled"][-1]) for r in runs])]
-            out += [line(row, word(name), [last(r, name) for r in runs], scale=100) for name in shares(runs)]
-            for name in ("fid", KEPT, "js", *shares(runs)):
+            out += [line(row, word(name), [last(r, name) for r in runs], scale=100) for name in there(runs, SHARES)]
+            for name in there(runs, ("fid", KEPT, "js", *SHARES)):
                 scale = 100 if name in SHARES else 1
                 out += [line(row, f"F, {word(name)}", [forgetting(r, name) for r in runs], scale=scale)]
                 out += [line(row, f"I, {word(name)}", [intransigence(r, name) for r in runs], scale=scale)]
@@ -328,6 +331,8 @@ class Measured(GeneratorRuns):
         """Records of each generator."""
         found = by_row(records)
         need(found, GANS)
+        if not there(records, [KEPT]):
+            raise NotJudged("Some runs are from before vestiges were asked.")
         return found
 
     def figures(self, records: Sequence[Record]) -> dict[str, Figure]:
@@ -336,7 +341,7 @@ class Measured(GeneratorRuns):
 
         drawn, found = {}, by_row(records)
         steps = [str(t + 1) for t in range(len(records[0].task_names))]
-        for name in (*MEASURES, *shares(records)):
+        for name in there(records, (*MEASURES, *SHARES)):
             scale = 100 if name in SHARES else 1
             series = {row: scale * torch.stack([means(r, name) for r in runs]).mean(0) for row, runs in found.items()}
             drawn[name] = curves(series, steps, title=self.item, x_label="classes learnt", y_label=word(name))
