@@ -97,7 +97,7 @@ class BeyondMatrixImages(GeneratorRuns):
     )
     presets: ClassVar[Mapping[str, CDREGeneratorConfig]] = {
         "smoke": replace(SMOKE, tasks=3),
-        "laptop": CDREGeneratorConfig(data=""),
+        "laptop": CDREGeneratorConfig(data="", tasks=6),
         "paper": replace(PAPER_SIZE, data=""),
     }
     sets: ClassVar[tuple[str, ...]] = ("fashion_mnist", "mnist")
