@@ -603,20 +603,12 @@ def worded(words: list[str], r: random.Random) -> str:
 # Running. --------------------------------------------------------------------------------------------------------
 
 
-def build(folder: Path) -> None:
-    """Small valid inputs of every kind."""
+def build_rows(folder: Path) -> np.random.Generator:
+    """Two sets of rows as files of every kind, and the moments of one: all that the first `FAST` inputs read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from PIL import Image
     from safetensors.numpy import save_file
-
-    from linear_system import System, linear_policy
-    from toys import blobs
-    from vestige.cli import main
-    from vestige.continual.audit import audited_run
-    from vestige.continual.learners import build as learner
-    from vestige.data.streams import split
-    from vestige.features import PCA
 
     folder.mkdir(parents=True)
     g = np.random.default_rng(0)
@@ -631,6 +623,23 @@ def build(folder: Path) -> None:
         for i in range(12):
             Image.fromarray(g.integers(0, 255, (4, 4), dtype=np.uint8)).save(folder / "images" / name / f"{i}.png")
     np.savez(folder / "stats.npz", mu=np.zeros(2), sigma=np.eye(2), n=np.int64(500))
+    return g
+
+
+def build(folder: Path) -> None:
+    """Small valid inputs of every kind."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from linear_system import System, linear_policy
+    from toys import blobs
+    from vestige.cli import main
+    from vestige.continual.audit import audited_run
+    from vestige.continual.learners import build as learner
+    from vestige.data.streams import split
+    from vestige.features import PCA
+
+    g = build_rows(folder)
     np.save(folder / "w.npy", g.random(120) + 0.5)
     np.savetxt(folder / "w.csv", g.random(120) + 0.5, header="weight", comments="")
     R = np.tril(g.random((4, 4)))
@@ -696,11 +705,15 @@ def many_seeds(folder: Path, R: np.ndarray) -> None:
     (folder / "logs.pyd").write_text("\n".join(lines))
 
 
-def warm(folder: Path) -> None:
-    """Import all that the verbs import, so that a forked process need not."""
+def import_verbs() -> None:
+    """All that a verb other than `compare` imports, so that a forked process need not."""
     import vestige.policy
     import vestige.runner.registry
     import vestige.runner.report  # noqa: F401
+
+
+def warm(folder: Path) -> None:
+    """Import and prepare what `compare` does, by running it."""
     from vestige.cli import main
 
     with contextlib.redirect_stdout(io.StringIO()):
@@ -818,14 +831,14 @@ def run(number: int, inputs: Path) -> Told:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def together(numbers: range, folder: Path) -> list[Told]:
-    """These inputs, in a process without the type checks of the tests, as users have it."""
+def together(numbers: range, folder: Path, kind: str = "inputs") -> list[Told]:
+    """These inputs, in a process without the type checks of the tests, as users have it; "rows" are enough for some."""
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "TMPDIR": str(folder),
         "OMP_NUM_THREADS": "1",
     }
-    argv = [sys.executable, __file__, "--json", "--inputs", str(folder / "inputs"), *map(str, numbers)]
+    argv = [sys.executable, __file__, "--json", "--inputs", str(folder / kind), "--kind", kind, *map(str, numbers)]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     told = [Told(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [one.number for one in told] == list(numbers), done.stderr[-3000:]
@@ -850,7 +863,7 @@ def test_undamaged_commands_are_understood(case):
 
 
 def test_damaged_inputs_end_in_a_sentence(folder):
-    told = together(range(FAST), folder)
+    told = together(range(FAST), folder, "rows")
     assert not wrong_ends(told)
     assert sum(one.code == 2 for one in told) > FAST / 4  # most of the damage is met, and called misuse
 
@@ -895,12 +908,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Run inputs by their numbers.")
     parser.add_argument("numbers", nargs="+", type=int)
     parser.add_argument("--inputs", type=Path)
+    parser.add_argument("--kind", choices=("inputs", "rows"), default="inputs")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    inputs = given.inputs or Path(tempfile.mkdtemp(prefix="fuzz-")) / "inputs"
+    inputs = given.inputs or Path(tempfile.mkdtemp(prefix="fuzz-")) / given.kind
     with contextlib.redirect_stdout(sys.stderr):
         if not inputs.exists():
-            build(inputs)
+            (build_rows if given.kind == "rows" else build)(inputs)
+        if given.kind != "rows":
+            import_verbs()
         warm(inputs)
     for number in given.numbers:
         found = run(number, inputs)
