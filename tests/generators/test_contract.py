@@ -18,8 +18,8 @@ from vestige.generators.base import spread
 
 # so little training may leave samples that hardly differ
 pytestmark = pytest.mark.filterwarnings("ignore::vestige.core.errors.VestigeWarning")
-GAN = {"hidden": (16, 16), "critic_hidden": (16, 16), "codes": 4, "batch_size": 16, "steps": 15}
-PER_CLASS = {"epochs": 5, "batch_size": 16, "learning_rate": 5e-3}
+GAN = {"hidden": (16, 16), "critic_hidden": (16, 16), "codes": 4, "batch_size": 16, "steps": 10}
+PER_CLASS = {"epochs": 2, "batch_size": 16, "learning_rate": 5e-3}
 ROWS = {
     "fgan": GAN,
     "copula": {},
@@ -47,7 +47,7 @@ MOST_KEYS = 12  # of a state that are taken out, one at a time
 LONGER |= {name: {} for name in TABULAR}
 # one network for each condition: nothing is replayed, and nothing is forgotten
 APART = ["gan_conv", "gan_dense", *TABULAR]
-SIDE = 8
+SIDE = 4
 DATA = blobs(n_classes=3, per_class=60, side=SIDE)
 X, Y = DATA.floats(DATA.train_x), DATA.train_y
 
@@ -271,7 +271,7 @@ class TestGenerator:
             (X[:0], "at least"),
             (X[:1], "at least"),
             (torch.zeros(3, SIDE**2 - 1), f"{SIDE**2} features wide"),
-            (torch.zeros(3, 4, 16), r"samples of shape \(8, 8\)"),
+            (torch.zeros(3, 2, 8), r"samples of shape \(4, 4\)"),
             ([["a", "b"]] * 3, "an array of numbers"),
         ):
             for call in (lambda x: generator.fit(x, 1), lambda x: generator.fit(X[Y == 1], 1, {0: x})):
