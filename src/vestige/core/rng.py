@@ -42,7 +42,9 @@ def guard(seed: int, *names: str | int) -> Iterator[None]:
     mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     with torch.random.fork_rng(devices=devices):
         try:
-            torch.manual_seed(child_seed(seed, *names))  # of the CPU and of every accelerator
+            # Of the CPU and of every accelerator; where there is none, torch would write down the stack of each call.
+            alone = mps is None and not torch.accelerator.is_available()
+            (torch.default_generator.manual_seed if alone else torch.manual_seed)(child_seed(seed, *names))
             yield
         finally:
             if mps is not None:

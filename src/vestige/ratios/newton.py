@@ -69,17 +69,23 @@ def arrow_solve(
     right_blocks: Float[Tensor, "k l"],
 ) -> tuple[Float[Tensor, " m"], Float[Tensor, "k l"]]:
     """Solve [[head, cross], [cross', inner]] x = right, all `inner` blocks of a positive definite matrix."""
+    if not inner.numel():  # no local columns, nothing to eliminate
+        return _solve(head, right_head[:, None]), right_blocks
     factor = torch.linalg.cholesky(inner)
     half = torch.cholesky_solve(cross.mT, factor)
     alone = torch.cholesky_solve(right_blocks[:, :, None], factor)[:, :, 0]
     schur = head - torch.einsum("kml,kln->mn", cross, half)
-    rest = (right_head - torch.einsum("kml,kl->m", cross, alone))[:, None]
-    top, info = torch.linalg.cholesky_ex(schur)
-    if int(info) == 0:
-        x = torch.cholesky_solve(rest, top)[:, 0]
-    else:  # rounding took definiteness away (a constant column beside the constant): the least-norm answer
-        x = torch.linalg.lstsq(schur, rest, driver="gelsd").solution[:, 0]
+    x = _solve(schur, (right_head - torch.einsum("kml,kl->m", cross, alone))[:, None])
     return x, alone - torch.einsum("klm,m->kl", half, x)
+
+
+def _solve(matrix: Float[Tensor, "m m"], right: Float[Tensor, "m 1"]) -> Float[Tensor, " m"]:
+    """Of a matrix that is positive definite up to rounding."""
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if int(info) == 0:
+        return torch.cholesky_solve(right, factor)[:, 0]
+    # rounding took definiteness away (a constant column beside the constant): the least-norm answer
+    return torch.linalg.lstsq(matrix, right, driver="gelsd").solution[:, 0]
 
 
 def newton_logistic(
@@ -99,8 +105,9 @@ def newton_logistic(
     SMALLEST_STEP.
     """
     design = design if isinstance(design, Design) else Design.dense(design)
-    order = torch.argsort(design.group, stable=True)  # a group's rows stand together: its block is one product
-    design, sign, weights = design.rows(order), sign[order], weights[order]
+    if design.groups > 1:
+        order = torch.argsort(design.group, stable=True)  # a group's rows stand together: its block is one product
+        design, sign, weights = design.rows(order), sign[order], weights[order]
     phi, local, group, k = design.phi, design.local, design.group, design.groups
     sizes = torch.bincount(group, minlength=k).tolist()
     joined, target = torch.cat([phi, local], 1), (sign > 0).to(phi.dtype)
@@ -111,7 +118,9 @@ def newton_logistic(
 
     def objective(head: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
         """The linear predictor and the loss with its ridge."""
-        f = phi @ head + (local * blocks[group]).sum(1)
+        f = phi @ head
+        if width:
+            f = f + (local * blocks[group]).sum(1)
         size = penalty @ head.square() + ridge * blocks.square().sum()
         return f, weights @ softplus(-sign * f) + size / 2
 
