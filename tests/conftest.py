@@ -26,7 +26,7 @@ class Few:
 
     full = ("golden", "ratios")  # where tests look at the numbers of a ratio, and not at what becomes of them
     steps, folds = 10, 2
-    draws = 300  # of the null of a drift test: as few as it ever has
+    draws, null_folds = 300, 2  # of the null of a drift test: as few as it ever has
     now = False
 
 
@@ -69,16 +69,17 @@ def few_steps_of_a_stack():
 @pytest.fixture(scope="session", autouse=True)
 def few_draws_of_a_null():
     """See `Few`: the null of a drift test is drawn whenever rows are kept, and most tests do not ask for its level."""
-    from vestige.vestiges.drift_test import test
+    from vestige.vestiges.drift_test import null, test
 
-    drawn, usual = test.drawn_null, test.DRAWS
+    drawn, usual, folds = test.drawn_null, test.DRAWS, null.FOLDS
 
     def fewer(*given, **named):
-        test.DRAWS = Few.draws if Few.now else usual
+        test.DRAWS, null.FOLDS = (Few.draws, Few.null_folds) if Few.now else (usual, folds)
         return drawn(*given, **named)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(test, "DRAWS", usual)
+        patch.setattr(null, "FOLDS", folds)
         patch.setattr(test, "drawn_null", fewer)
         yield
 
