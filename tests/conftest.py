@@ -16,8 +16,9 @@ gc.disable()
 
 
 def pytest_collection_finish():
-    """What is imported stays: from here on the garbage collector looks only at what the tests make."""
+    """What is imported stays: from here on the garbage collector looks only at what the tests make, and seldom."""
     gc.freeze()
+    gc.set_threshold(20_000)
     gc.enable()
 
 
@@ -25,7 +26,7 @@ class Few:
     """Whether the networks of a `Stack` take few steps, in few folds: the same code at a tenth of the cost."""
 
     full = ("golden", "ratios")  # where tests look at the numbers of a ratio, and not at what becomes of them
-    steps, folds = 10, 2
+    steps, folds, em_steps = 10, 2, 5
     draws, null_folds = 300, 2  # of the null of a drift test: as few as it ever has
     now = False
 
@@ -40,9 +41,10 @@ def pytest_runtest_setup(item):
 @pytest.fixture(scope="session", autouse=True)
 def few_steps_of_a_stack():
     """See `Few`."""
-    from vestige.ratios.stack import stack
+    from vestige.ratios.stack import mixture, stack
 
     schedules, plain, fit = stack.Stack._schedules, stack.StackSchedule, stack.Stack._fit
+    cold = mixture.COLD
 
     def wide(self):
         few = {"min_steps": Few.steps, "max_steps": Few.steps}
@@ -54,12 +56,14 @@ def few_steps_of_a_stack():
     def folded(self, *sample, **previous):
         asked = self.folds
         self.folds = min(asked, Few.folds) if Few.now else asked
+        mixture.COLD = Few.em_steps if Few.now else cold
         try:
             fit(self, *sample, **previous)
         finally:
             self.folds = asked
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixture, "COLD", cold)
         patch.setattr(stack.Stack, "_fit", folded)
         patch.setattr(stack.Stack, "_schedules", wide)
         patch.setattr(stack, "StackSchedule", joint)

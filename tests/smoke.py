@@ -6,9 +6,9 @@ from vestige import runner
 from vestige.runner.registry import EXPERIMENTS
 
 
-def run_smoke(name, out, units=None):
-    """The Records of a smoke run, reloaded from disk; `units` cuts how many."""
-    planned = runner.plan(name, out, preset="smoke", seeds=1)[:units]
+def run_smoke(name, out, units=None, only=lambda config: True):
+    """The Records of a smoke run, reloaded from disk; `units` cuts how many, `only` says which."""
+    planned = [unit for unit in runner.plan(name, out, preset="smoke", seeds=1) if only(unit.config)][:units]
     ids = [finished.record.id for finished in runner.run(planned)]
     records = [unit.finished() for unit in planned]
     assert [r.id for r in records] == ids

@@ -161,7 +161,7 @@ class TestLearner:
         past = torch.cat([task.x.flatten(1).clone() for task in stream()])
         allowed = LEARNERS[name].may_hold
         kept = 0 if learner.memory is None else len(learner.memory)
-        assert past_rows_held(learner, past) <= (len(past) if allowed is None else allowed)
+        assert past_rows_held(learner.memory, past) <= (len(past) if allowed is None else allowed)
         if allowed is not None:
             assert kept <= allowed
         memory, learner.memory = learner.memory, None  # what the memory held may stand nowhere else

@@ -15,13 +15,9 @@ from vestige_papers.beyond.augment import CASES, CONTROLS, HARM, TABLES, Augment
 NAME = "beyond-augment"
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    return run_smoke(NAME, tmp_path_factory.mktemp("augment"))
-
-
 @pytest.mark.slow
-def test_every_case_runs_and_is_read(records):
+def test_every_case_runs_and_is_read(tmp_path):
+    records = run_smoke(NAME, tmp_path)
     assert {r.config["case"] for r in records} == set(CASES)
     lines, figures = read(NAME, records)
     assert set(figures) == {NAME}
@@ -29,14 +25,20 @@ def test_every_case_runs_and_is_read(records):
         quantities = [x.quantity for x in lines if x.label == f"{case}, weighted"]
         assert quantities == ["accuracy (%)", *(f"less {other}" for other in CONTROLS)]
     assert any(x.label == f"{HARM}, fixed half" for x in lines)
+    assert_chosen(records)
 
 
-def test_what_is_chosen_has_the_accuracy_of_its_arm(records):
+def assert_chosen(records):
+    assert records
     for r in records:
         chosen = r.details["choice"]["chosen"]
         assert float(r.values["choose"]) == float(r.values[chosen])
         assert float(r.values[f"chose {chosen}"]) == 1
         assert float(r.values["mass"]) <= 1
+
+
+def test_what_is_chosen_has_the_accuracy_of_its_arm(tmp_path):
+    assert_chosen(run_smoke(NAME, tmp_path, units=2))
 
 
 def config(case, **options):

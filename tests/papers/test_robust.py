@@ -65,13 +65,9 @@ def planted(name, row, R, *, seed=0, values=None, seconds=1.0, megabytes=1.0, **
     return experiment.record(unit, seed, values=values or {}, **filled_in)
 
 
-@pytest.fixture(scope="module")
-def single_head(tmp_path_factory):
-    return run_smoke("robust-fig6", tmp_path_factory.mktemp("runs"))
-
-
 @pytest.mark.slow
-def test_fig6_runs_and_is_read(single_head):
+def test_fig6_runs_and_is_read(tmp_path):
+    single_head = run_smoke("robust-fig6", tmp_path)
     lines, figures = read("robust-fig6", single_head)
     labels = [x.label for x in lines]
     assert labels[:12:3] == list(ROWS)
@@ -88,12 +84,15 @@ def test_fig6_runs_and_is_read(single_head):
     assert all(r.head == "single" for r in single_head)
 
 
-def test_uncertainty_is_measured_for_vcl_and_read_by_fig16_and_fig18(single_head):
-    vcl = [r for r in single_head if r.config["row"] == VCL]
+def test_uncertainty_is_measured_for_vcl_and_read_by_fig16_and_fig18(tmp_path):
+    planned = [unit.config for unit in runner.plan("robust-fig6", tmp_path, preset="smoke", seeds=1)]
+    assert [config.row for config in planned if config.uncertainty] == [VCL]
+    assert len(planned) > 1
+    vcl = run_smoke("robust-fig6", tmp_path, only=lambda config: config.uncertainty)
+    assert [(r.config["row"], r.head) for r in vcl] == [(VCL, "single")]
     mi = robust_unseen.mutual(vcl[0])
     assert mi.shape == (5, 5)
     assert bool((mi > 0).all())
-    assert [r.config["row"] for r in single_head if r.config["uncertainty"]] == [VCL]
     lines, figures = read("robust-fig16", vcl)
     assert len(lines) == 25 + 2
     assert set(figures) == {"vcl"}
