@@ -8,6 +8,7 @@ import torch
 
 from smoke import read, run_smoke
 from vestige import runner
+from vestige.continual import learners
 from vestige.core.errors import InputError
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.beyond.scenarios import EDITIONS, METHODS, SCENARIOS, by_arm, options_of
@@ -27,6 +28,15 @@ def test_every_arm_runs_and_is_read(tmp_path):
     assert [x.paper for x in lines if x.label == "EWC, task-incremental"] == [98.64]
     assert [x.paper for x in lines if x.label == "LwF 2019, class-incremental"] == [24.17, 23.85]
     assert all(x.paper is None for x in lines if x.label == "ER, domain-incremental")
+
+
+def test_every_arm_has_its_method_on_its_stream(tmp_path):
+    planned = runner.plan(NAME, tmp_path, preset="smoke", seeds=1)
+    assert len(planned) == 3 * 9 - 2 + 4
+    for unit in planned:
+        stream, learner = EXPERIMENTS[NAME].parts(unit.config, 0)
+        assert (stream.config.get("scenario") == "domain") is (unit.config.scenario == "domain")
+        assert type(learner) is learners.METHODS[METHODS[unit.config.row]]
 
 
 def test_a_scenario_is_what_it_says(tmp_path):

@@ -91,3 +91,13 @@ def test_arrow_solve_equals_a_dense_solve(width):
     cross = torch.stack([matrix[:m, m + i * width : m + (i + 1) * width] for i in range(k)])
     head, blocks = arrow_solve(matrix[:m, :m], cross, inner, right[:m], right[m:].view(k, width))
     torch.testing.assert_close(torch.cat([head, blocks.flatten()]), torch.linalg.solve(matrix, right))
+
+
+@pytest.mark.parametrize("width", [0, 2])
+def test_a_head_that_is_singular_gets_the_answer_of_least_norm(width):
+    """A constant column beside the constant."""
+    cross, inner = torch.zeros(1, 2, width).double(), torch.eye(width).double()[None]
+    ones = torch.ones(2).double()
+    x, blocks = arrow_solve(torch.ones(2, 2).double(), cross, inner, ones, torch.ones(1, width).double())
+    torch.testing.assert_close(x, ones / 2)
+    torch.testing.assert_close(blocks, torch.ones(1, width).double())
