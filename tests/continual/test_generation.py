@@ -13,7 +13,7 @@ from vestige import metrics
 from vestige.continual import generation
 from vestige.continual.generation import spread_over
 from vestige.continual.record import Record
-from vestige.core import rng
+from vestige.core import Estimate, rng
 from vestige.core.errors import InputError, NotEstimable
 from vestige.data import split
 from vestige.features import CVAE, PCA, ClassifierFeatures, VAEFeatures
@@ -185,6 +185,25 @@ def test_a_chain_that_fails_says_no_more_while_the_evaluator_goes_on(classifier)
     assert bool(found.matrices["js"].isnan().all())
     assert bool(found.matrices["fid"][1].isfinite().all())
     assert made(classifier, tasks=2).details["chain"] == ""
+
+
+def test_a_view_of_ones_own_stands_beside_the_others(classifier):
+    seen = []
+
+    def watch(t, real, drawn):
+        seen.append((t, tuple(real.shape), [tuple(x.shape) for x in drawn.values()]))
+        told = {j: Estimate(10.0 * t + j, 0.0, 99.0) for j in drawn}
+        return {"mine": told | ({0: Estimate.refused("no")} if t == 1 else {})}
+
+    record = made(classifier, tasks=2, watch=watch)
+    rows = (200, 6, 6)
+    assert seen == [(0, seen[0][1], [rows]), (1, seen[1][1], [rows, rows])]
+    assert seen[0][1][1:] == (6, 6)
+    found = record.matrices["mine"]
+    assert (float(found[0, 0]), float(found[1, 1])) == (0.0, 11.0)
+    assert bool(found[0, 1].isnan() & found[1, 0].isnan())
+    assert record.details["verdicts.mine"] == {"0,0": "ok", "1,0": "refused", "1,1": "ok"}
+    assert bool((record.matrices["fid"] == made(classifier, tasks=2).matrices["fid"])[1].all())
 
 
 def test_progress_is_told_in_order(classifier):

@@ -183,9 +183,9 @@ class GeneratorRuns(Experiment[CDREGeneratorConfig]):
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "8 x 8 digits of two classes; 20 steps of training",
-        "laptop": "6 of 10 classes; 1000 of 6000 images a class; small dense generators; 300 to 1200 steps a task, not 15 epochs; 500 "
-        "samples a class; 16 features, not 64, of a CVAE trained for 5 epochs; a smaller chain by the logistic loss; a "
-        "classifier trained for 2 epochs on 10000 images; 3 of 10 seeds",
+        "laptop": "6 of 10 classes; 1000 of 6000 images a class; small dense generators; 300 to 1200 steps a task, not "
+        "15 epochs; 500 samples a class; 16 features, not 64, of a CVAE trained for 5 epochs; a smaller chain by the "
+        "logistic loss; a classifier trained for 2 epochs on 10000 images; 3 of 10 seeds",
     }
 
     def arms(self, config: CDREGeneratorConfig) -> Sequence[CDREGeneratorConfig]:
