@@ -10,7 +10,8 @@ from vestige import runner
 from vestige.core import rng
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.beyond import image_cells
-from vestige_papers.beyond.vestige import CARRIED, CHAIN, ORACLE, TABLE, VestigeFacts, components, smoothed_js
+from vestige_papers.beyond.oracles import components, smoothed_js
+from vestige_papers.beyond.vestige_facts import CARRIED, CHAIN, ORACLE, TABLE, VestigeFacts
 
 EXPERIMENT = EXPERIMENTS["beyond-vestige"]
 
