@@ -185,7 +185,7 @@ class GeneratorRuns(Experiment[CDREGeneratorConfig]):
         "smoke": "8 x 8 digits of two classes; 20 steps of training",
         "laptop": "6 of 10 classes; 1000 of 6000 images a class; small dense generators; 300 to 1200 steps a task, not "
         "15 epochs; 500 samples a class; 16 features, not 64, of a CVAE trained for 5 epochs; a smaller chain by the "
-        "logistic loss; a classifier trained for 2 epochs on 10000 images; 3 of 10 seeds",
+        "logistic loss; a classifier trained for 2 epochs on 10000 images",
     }
 
     def arms(self, config: CDREGeneratorConfig) -> Sequence[CDREGeneratorConfig]:
