@@ -167,10 +167,10 @@ def by_seed(records: Sequence[Record], name: str) -> list[list[Record]]:
 
 
 def within_classes(runs: Sequence[Record], one: str, other: str) -> float:
-    """The mean over classes of Kendall's tau over the cells of a class: every run, every step since it was learnt."""
+    """The mean over classes of Kendall's tau over the cells of a class: every run, every step that was measured."""
     taus = []
     for j in range(len(runs[0].task_names)):
-        sides = [torch.cat([r.matrices[which][j:, j] for r in runs]) for which in (one, other)]
+        sides = [torch.cat([r.matrices[which][:, j] for r in runs]) for which in (one, other)]
         taus.append(rank_correlation(*sides))
     return _mean(taus)
 
