@@ -37,10 +37,12 @@ $(FRAMEWORKS): $(STAMP)
 	@$(INSTALL) --no-deps avalanche-lib dill || echo "Avalanche could not be installed."
 	@touch $(FRAMEWORKS)
 
-# Each installation settles all versions anew and builds the package: for whoever runs all verbs, one for two of them.
-extras: $(STAMP)
-	@$(INSTALL) -e '.[frameworks,docs]' && $(INSTALL) --no-deps avalanche-lib dill \
-	  && touch $(FRAMEWORKS) $(DOCS) || echo "Not everything could be installed at once; each verb tries what it needs."
+# Each installation settles all versions anew and builds the package: for whoever runs all verbs, one for three of them.
+extras:
+	@$(CHECK_PYTHON)
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) -e '.[dev,policy,private,frameworks,docs]' && $(INSTALL) --no-deps avalanche-lib dill \
+	  && touch $(STAMP) $(FRAMEWORKS) $(DOCS) || echo "Not everything could be installed at once; each verb tries what it needs."
 
 demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html
 	@$(ONE_THREAD) $(BIN)/vestige demo
@@ -87,4 +89,4 @@ docs: $(DOCS)  ## the documentation, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove the environment and every cache
-	rm -rf $(VENV) .venv-peers .venv-mi .venv-fqe .mypy_cache .ruff_cache .pytest_cache .hypothesis build
+	rm -rf $(VENV) .venv-site .venv-peers .venv-mi .venv-fqe .mypy_cache .ruff_cache .pytest_cache .hypothesis build
