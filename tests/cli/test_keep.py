@@ -127,7 +127,8 @@ def test_a_first_missing_number_is_a_warning_where_rows_are_kept_alike(kept):
     rows = month(8)
     rows.loc[:99, "age"] = np.nan
     with pytest.warns(VestigeWarning, match="age"):
-        keep(rows, like=Vestige.load(kept / "0.vestige"))
+        found = keep(rows, like=Vestige.load(kept / "0.vestige"))
+    assert found.n == len(rows)
 
 
 @pytest.mark.slow
