@@ -19,13 +19,13 @@ UNLIKE = {"named_old": 0.1, "other_orders": 0.1, "difference": 0.0, "p": 0.5}
 STRICT = "Farquhar and Gal Fig. 6, single-head"
 
 
-def planted(name, **changed):
+def planted(name, seed=0, **changed):
     described = PUBLISHED[name]
     facts = {key: value for key, (value, _) in described.facts.items()}
     if described.stream:
         facts["resemblance"] = UNLIKE if described.stream == "permuted" else ALIKE
     arm = dataclasses.replace(SMOKE, evaluation=name)
-    return EXPERIMENT.record(arm, 0, audit=plain(audit_of(Facts(name, **(facts | changed)))))
+    return EXPERIMENT.record(arm, seed, audit=plain(audit_of(Facts(name, **(facts | changed)))))
 
 
 def records(changes=None):
@@ -87,6 +87,13 @@ def test_where_all_comes_out_it_is_reproduced():
     verdict = EXPERIMENT.by_rule(records())
     assert verdict.word == "reproduced"
     assert STRICT in verdict.why
+
+
+def test_every_seed_is_asked():
+    name = "EWC, Permuted MNIST"
+    assert EXPERIMENT.by_rule([*records(), planted(name, seed=1)]).word == "reproduced"
+    missed = planted(name, seed=1, resemblance=ALIKE, same_inputs=None)
+    assert EXPERIMENT.by_rule([*records(), missed]).word == "not"
 
 
 def test_a_flag_that_is_missing_makes_it_not():

@@ -58,14 +58,14 @@ class BeyondAudit(Experiment[BeyondAuditConfig]):
             lambda places: places["whole"],
         ),
         partly=those("a") & (those("b") | those("c")),
-        note="Judged on the first seed of each evaluation.",
+        note="Judged on every seed: flagged is what is in all of them, not flagged what is in none.",
     )
     presets: ClassVar[Mapping[str, BeyondAuditConfig]] = {
         "smoke": BeyondAuditConfig(data="digits", fashion="digits", per_class=20, permuted=3, hidden=(16,), epochs=1),
         "laptop": BeyondAuditConfig(),
         "paper": BeyondAuditConfig(per_class=5000, hidden=(256, 256), epochs=10),
     }
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 1, "paper": 3}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 3}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "digits in place of MNIST, on which no network here sees shape; few rows, epochs and units",
         "laptop": "500 of about 6000 training rows a class; one layer of 100 units, not 256-256",
@@ -113,18 +113,18 @@ class BeyondAudit(Experiment[BeyondAuditConfig]):
 
     def facts(self, records: Sequence[Record]) -> dict[str, list[Finding]]:
         """Findings on what is set aside, on what is respected, and on evaluations that respect all five."""
-        audits = {name: found[0] for name, found in by_evaluation(records).items()}
+        audits = by_evaluation(records)
         absent = [name for name in PUBLISHED if name not in audits]
         if absent:
             raise NotJudged(f"there is no Record of {'; '.join(absent)}.")
         places: dict[str, list[Finding]] = {"aside": [], "respected": [], "whole": [], "flagged": []}
         for name, found in audits.items():
             for q, respected in PUBLISHED[name].said.items():
-                fails = found[q].verdict == "fails"
-                places["respected" if respected else "aside"].append(Finding(fails != respected, case=f"{name}: {q}"))
-            if not found.failed and not found.unknown:
+                agree = all((a[q].verdict == "fails") != respected for a in found)
+                places["respected" if respected else "aside"].append(Finding(agree, case=f"{name}: {q}"))
+            if any(not a.failed and not a.unknown for a in found):
                 places["whole"].append(Finding(PUBLISHED[name].fails, case=name))
-            places["flagged"].append(Finding(bool(found.failed), case=name))
+            places["flagged"].append(Finding(any(a.failed for a in found), case=name))
         return places
 
     def remarks(self, facts: Mapping[str, Sequence[Finding]]) -> str:

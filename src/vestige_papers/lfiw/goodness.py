@@ -170,7 +170,7 @@ class Goodness(Experiment[GoodnessSetting]):
         ),
     }
     uses: ClassVar[tuple[type, ...]] = (Logistic,)
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "8 x 8 digits, a VAE, class-skewed images and our classifier's features in place of CIFAR-10, "
         "PixelCNN++, SNGAN and Inception; T = 200; 3 draws; 50 hidden units",

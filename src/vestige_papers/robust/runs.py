@@ -46,10 +46,10 @@ UNSURE = (VCL, VGR)  # whose uncertainty is read
 CORESET_PRIOR = {HYBRID: "posterior", CORESET: "first"}
 # Fields that go to the learner, where its method has them.
 OF_CORESET = ("coreset", "coreset_steps", "coreset_prior")
-LEARNER = ("hidden", "lr", "log_var", "train_samples", "test_samples", "fit_steps", "lam", *OF_CORESET)
+LEARNER = ("hidden", "lr", "variance_lr", "log_var", "train_samples", "test_samples", "fit_steps", "lam", *OF_CORESET)
 OF_REPLAY = ("net", "generator", "generator_preset", "samples_per_class", "batch_cap")
 # field of a setting -> option of a learner, and of its `replay`, where they are called otherwise
-OPTIONS = {"lr": "learning_rate"}
+OPTIONS = {"lr": "learning_rate", "variance_lr": "variance_learning_rate"}
 REPLAY_OPTIONS = {"generator": "generator", "generator_preset": "preset", "samples_per_class": "samples_per_class"}
 
 
@@ -60,6 +60,7 @@ class RobustSetting:
     A field that the row's method does not have is None in its unit. `ewc_epochs` are EWC's, whose training is another;
     in a unit they have become its `epochs`. `coreset_prior` is what the KL of the fit to a coreset is taken from: the
     posterior before it, or the first prior. `uncertainty` measures mutual information too, of VCL and VGR.
+    `variance_lr` is a rate of the log-variances' own; None, as in print, that of the means.
     """
 
     row: str = ""
@@ -83,12 +84,18 @@ class RobustSetting:
     coreset_prior: Literal["posterior", "first"] | None = None
     lam: float | None = None
     uncertainty: bool = False
+    variance_lr: float | None = None
 
 
 @dataclass(frozen=True)
 class Replayed(RobustSetting):
-    """A run of VGR; `generator_epochs` are those of each class's generator, None as its preset has them."""
+    """A run of VGR; `generator_epochs` are those of each class's generator, None as its preset has them.
 
+    `solver` is VGR's own epochs and batch size, None as the other methods'; in a unit they have become its `epochs` and
+    `batch_size`.
+    """
+
+    solver: tuple[int, int] | None = None
     net: str | None = None
     generator: str | None = None
     generator_preset: str | None = None
@@ -130,12 +137,15 @@ def filled(setting: RobustSetting, row: str, **changed: Any) -> RobustSetting:  
     given = {name: getattr(setting, name) for name in own}
     if row == EWC:
         given = {"epochs": setting.ewc_epochs, "lam": setting.lam}
+    if isinstance(setting, Replayed) and setting.solver is not None:
+        given["epochs"], given["batch_size"] = setting.solver
     given |= {name: value for name, value in changed.items() if name in own}
     said = {name: value for name, value in given.items() if value is not None}
     resolved = {name: said.get(name, known.get(name, default.get(name))) for name in sorted(own)}
     prior = changed.get("coreset_prior", setting.coreset_prior) or CORESET_PRIOR.get(row)
     resolved["coreset_prior"] = prior if row in WITH_CORESET else None
-    unit: dict[str, Any] = dict.fromkeys({*names, "ewc_epochs"} - own) | resolved
+    turned = ("ewc_epochs", *(("solver",) if isinstance(setting, Replayed) else ()))  # into epochs and batches
+    unit: dict[str, Any] = dict.fromkeys({*names, *turned} - own) | resolved
     return replace(setting, row=row, uncertainty=setting.uncertainty and row in UNSURE, **unit)
 
 
@@ -221,6 +231,11 @@ class RobustRuns(OnHeldOutRows, Trained[RobustSetting]):
     def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
         """A unit for each row."""
         return [filled(config, row) for row in self.rows]
+
+    def config(self, config: RobustSetting) -> dict[str, Any]:
+        """A rate of the variances' own stands in it where there is one: ids without it are as they were."""
+        found = super().config(config)
+        return found if config.variance_lr is not None else {k: v for k, v in found.items() if k != "variance_lr"}
 
     def parts(self, config: RobustSetting, seed: int) -> tuple[data.Stream, methods.Learner]:
         """The row's method on its tasks."""

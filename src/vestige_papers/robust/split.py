@@ -11,14 +11,18 @@ with coresets". The figures are curves without numbers; `PAPER` has those words 
 tasks, no gap between the coreset variants.
 
 How near these two are depends on how long the coreset is trained on before a test, which B.3 fixes at 120 epochs, and
-on which prior holds that fit, which is not said. Fig. 6 is run with fewer and more steps as well, and each variant with
-the prior of the other (`coreset_prior` of `vestige.continual.learners.vcl`).
+on which prior holds that fit, which is not said. Fig. 6 is run with fewer and more steps as well, and in Fig. 6 and 8
+each variant with the prior of the other (`coreset_prior` of `vestige.continual.learners.vcl`).
+
+Beyond print: with one learning rate for means and log-variances, as printed, no log-variance moves by more than 0.13 in
+120 steps. Fig. 6 to 8 are run with the rate of its own that the library's VCL gives them as well, from print's start,
+and have a second verdict by the same rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -55,43 +59,68 @@ FROM = {"posterior": "the posterior", "first": "the first prior"}
 S = TypeVar("S", bound=RobustSetting)
 # Has the best mean of three seeds in `vestige run robust-search`; print's -6 is behind by less than their spread.
 FASHION_LOG_VAR = -10.0
+RATE = 0.5  # of the log-variances, where they have one of their own: the default of the library's VCL
+AT_OWN_RATE = f", variances at a rate of {RATE:g}"
+BAYESIAN = (VCL, *WITH_CORESET)
 
 
-def length(record: Record) -> float:
-    """Steps of training over the rows of a task; a batch is no larger than the task."""
-    c = record.config
+def length(c: Mapping[str, Any]) -> float:
+    """Steps of training over the rows of a task, by its configuration; a batch is no larger than the task."""
     rows = TRAINING_ROWS.get(c["data"], WHOLE_TASK)
     rows = rows if c["preset"].startswith("permuted") else rows // c["tasks"]
     return c["epochs"] / min(c["batch_size"], rows)
 
 
 def shortened(setting: S, share: float) -> S:
-    """A share of the training: fewer epochs, or larger batches where there is one epoch alone."""
+    """A share of the training: fewer epochs, one at least, of batches that make up for what was rounded."""
     assert setting.epochs is not None, "a unit has its epochs"
     assert setting.batch_size is not None, "a unit has its batches"
-    if setting.epochs > 1:
-        return replace(setting, epochs=max(round(share * setting.epochs), 1))
-    return replace(setting, batch_size=round(setting.batch_size / share))
+    epochs = max(round(share * setting.epochs), 1)
+    return replace(setting, epochs=epochs, batch_size=round(setting.batch_size * epochs / (share * setting.epochs)))
+
+
+def at_own_rate(config: RobustSetting) -> list[RobustSetting]:
+    """Units of VCL and the coreset variants whose variances have a rate of their own, from print's start."""
+    begun = replace(config, log_var=None, uncertainty=False)
+    return [filled(begun, row, variance_lr=RATE) for row in BAYESIAN]
+
+
+def from_other_priors(config: RobustSetting) -> list[RobustSetting]:
+    """The coreset variants, each fitted from the prior of the other."""
+    return [filled(config, HYBRID, coreset_prior="first"), filled(config, CORESET, coreset_prior="posterior")]
+
+
+def second_verdict(rule: Rule, facts: Mapping[str, Any]) -> str:
+    """The same rule on the runs whose variances have a rate of their own, where there are such."""
+    own = {row: facts[row + AT_OWN_RATE] for row in BAYESIAN if row + AT_OWN_RATE in facts}
+    if len(own) < len(BAYESIAN):
+        return ""
+    found = rule.judge({**facts, **own})
+    return f"With variances at a rate of their own ({RATE:g}) it is {found.word}, {found.claims}. {found.why}"
 
 
 class SplitFigure(RobustRuns):
     """Average accuracy over the tasks so far, as tasks go by."""
 
     def usual(self, records: Sequence[Record], *, swept: bool = False) -> dict[str, list[Record]]:
-        """The Records of the figure itself, by row: trained longest, and with a preset's steps on the coreset.
+        """The Records of the figure itself, by row: as long as it asks for, with a preset's steps on the coreset.
 
-        `swept`: those with other steps on the coreset, or with a fit from the other prior, instead, under names that
-        say so. Shorter runs belong to other figures.
+        `swept`: those with other steps on the coreset, a fit from the other prior or a rate of the variances' own
+        instead, under names that say so. Shorter and longer runs belong to other figures; where no run has a length
+        that a preset asks for, the longest are taken.
         """
+        asked = {(arm.row, length(asdict(arm))) for preset in self.presets.values() for arm in self.arms(preset)}
         steps = {filled(preset, HYBRID).coreset_steps for preset in self.presets.values()}
         found: dict[str, list[Record]] = {}
         for row, runs in by_row(records).items():
-            longest = max(map(length, runs))
+            lengths = {length(r.config) for r in runs}
+            longest = max({own for own in lengths if (row, own) in asked} or lengths)
             for r in runs:
                 own, prior = r.config["coreset_steps"], r.config["coreset_prior"]
                 other = "" if prior == CORESET_PRIOR.get(row) else f", fitted from {FROM[prior]}"
                 other += f", {own} steps on the coreset" * (own is not None and own not in steps)
-                if length(r) == longest and bool(other) == swept:
+                other += AT_OWN_RATE * (r.config.get("variance_lr") == RATE)
+                if length(r.config) == longest and bool(other) == swept:
                     found.setdefault(row + other, []).append(r)
         return found
 
@@ -116,13 +145,17 @@ class SplitFigure(RobustRuns):
         return drawn
 
 
+def _spread(ends: Mapping[str, float]) -> float:
+    return max(ends[row] for row in ROWS) - min(ends[row] for row in ROWS)
+
+
 class MultiHead(SplitFigure):
     """All four do about as well."""
 
     rule = Rule(
         Claim(
             f"best and worst lie within {NEAR:g} points",
-            lambda ends: Finding(max(ends.values()) - min(ends.values()) <= NEAR, shown(ends, ".1f")),
+            lambda ends: Finding(_spread(ends) <= NEAR, shown({row: ends[row] for row in ROWS}, ".1f")),
         ),
         Claim(
             "VCL ends no higher without a coreset than with one",
@@ -131,26 +164,40 @@ class MultiHead(SplitFigure):
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
-        """Each row."""
-        return [x for row, runs in self.usual(records).items() for x in run_lines(row, runs)]
+        """Each row, then those at another rate."""
+        found = self.usual(records) | self.usual(records, swept=True)
+        return [x for row, runs in found.items() for x in run_lines(row, runs)]
 
     def facts(self, records: Sequence[Record]) -> dict[str, float]:
-        """A after the last task, in percent, by row."""
+        """A after the last task, in percent, by row; of those at another rate too."""
         ends = self.ends(records)
         need(ends, ROWS)
-        return ends
+        return ends | {row: mean_of(runs) for row, runs in self.usual(records, swept=True).items()}
+
+    def remarks(self, facts: Mapping[str, Any]) -> str:
+        """What a rate of the variances' own does."""
+        return second_verdict(self.rule, facts)
 
 
 LAPTOP = RobustSetting(epochs=1, batch_size=100, ewc_epochs=5, test_samples=10, test_every=5)
+# With a head a task, on MNIST: 120 steps of 100 rows left VCL half a point below what is asked.
+LONGER: dict[str, Any] = {"epochs": 3, "batch_size": 256}
 SMOKE = RobustSetting(
     data="digits", epochs=1, ewc_epochs=2, batch_size=60, hidden=(16,), train_samples=2, test_samples=5, fit_steps=20,
     coreset=6, coreset_steps=6,
 )  # fmt: skip
-LEFT_OUT = {
-    "smoke": "digits in place of the data; a small network; little training; few posterior samples",
-    "laptop": "120 steps of 100 rows, not of all rows; 5 of 20 epochs of EWC; 10 of 100 posterior samples in a test; a "
-    "fifth of the test rows",
-}
+
+
+def left_out(steps: str) -> dict[str, str]:
+    """What the presets lack of the published setting; `steps` is what the laptop has of VCL's."""
+    return {
+        "smoke": "digits in place of the data; a small network; little training; few posterior samples",
+        "laptop": f"{steps}; 5 of 20 epochs of EWC; 10 of 100 posterior samples in a test; a fifth of the test rows",
+    }
+
+
+LEFT_OUT = left_out("120 steps of 100 rows, not of all rows")
+LONGER_LEFT_OUT = left_out("141 steps of 256 rows, not 120 of all rows")
 
 
 class RobustFig5(MultiHead):
@@ -160,17 +207,17 @@ class RobustFig5(MultiHead):
     rule = Rule(
         Claim(
             f"every method ends at {HIGH:g} % or above",
-            lambda ends: Finding(min(ends.values()) >= HIGH, f"the lowest at {min(ends.values()):.1f}"),
+            lambda ends: at_least(HIGH, {row: ends[row] for row in ROWS}),
         ),
         *MultiHead.rule.claims,
     )
     presets: ClassVar[Mapping[str, RobustSetting]] = {
         "smoke": replace(SMOKE, preset="split-mnist-multi"),
-        "laptop": replace(LAPTOP, preset="split-mnist-multi"),
+        "laptop": replace(LAPTOP, preset="split-mnist-multi", **LONGER),
         "paper": RobustSetting(preset="split-mnist-multi"),
     }
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 10, "paper": 10}
-    cut: ClassVar[Mapping[str, str]] = LEFT_OUT
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 10}
+    cut: ClassVar[Mapping[str, str]] = LONGER_LEFT_OUT
 
 
 class RobustFig7(MultiHead):
@@ -184,6 +231,10 @@ class RobustFig7(MultiHead):
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = LEFT_OUT
+
+    def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
+        """A unit for each row, then those at another rate."""
+        return [*super().arms(config), *at_own_rate(config)]
 
 
 # In words: "forget old tasks completely" (%), "exactly the same" (points).
@@ -258,10 +309,14 @@ class SingleHead(SplitFigure):
         return lines
 
     def facts(self, records: Sequence[Record]) -> dict[str, list[Record]]:
-        """Records by row."""
+        """Records by row; of what is swept too."""
         found = self.usual(records)
         need(found, ROWS)
-        return found
+        return found | self.usual(records, swept=True)
+
+    def remarks(self, facts: Mapping[str, Any]) -> str:
+        """What a rate of the variances' own does."""
+        return second_verdict(self.rule, facts)
 
 
 class RobustFig6(SingleHead):
@@ -273,15 +328,14 @@ class RobustFig6(SingleHead):
         "laptop": replace(LAPTOP, uncertainty=True),
         "paper": RobustSetting(uncertainty=True),
     }
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 10, "paper": 10}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = LEFT_OUT
 
     def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
-        """A unit for each row, then the coreset variants with fewer and more steps, and with the other's prior."""
+        """A unit for each row; the coreset variants with fewer and more steps and the other's prior; another rate."""
         units = super().arms(config)
         steps = [other for unit in units for other in with_other_steps(unit, OTHER_STEPS)]
-        fits = [filled(config, HYBRID, coreset_prior="first"), filled(config, CORESET, coreset_prior="posterior")]
-        return [*units, *steps, *fits]
+        return [*units, *steps, *from_other_priors(config), *at_own_rate(config)]
 
 
 class RobustFig8(SingleHead):
@@ -295,3 +349,7 @@ class RobustFig8(SingleHead):
     }
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = LEFT_OUT
+
+    def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
+        """A unit for each row, then the coreset variants with the other's prior, and those at another rate."""
+        return [*super().arms(config), *from_other_priors(config), *at_own_rate(config)]

@@ -7,11 +7,11 @@ the published length of training, on a Tesla K80: roughly 7 minutes for VCL with
 generators; and one of a quicker VGR (footnote 7) with a third of the samples, 20 epochs of 120 and a fifth of the
 training of its generators: 2 and 8 minutes for 90 % instead of 96.
 
-Here the grid is a tenth, a third and all of the training, and fewer or more steps on the coreset; of VGR all of it and
-the quicker one. Deviations: seconds are CPU seconds of training with the fit to the coreset and the training of
-generators, not wall clock, so that other work on the machine counts for less, and testing is left out. Bytes are what
-is carried from task to task: the network with its priors, kept samples, generators, and the method's own state. The
-longest runs are those of Fig. 6, 5 and 11, with the same ids, and the others lie beside them.
+Here the grid is a tenth, a third and all of the training, fewer or more steps on the coreset, and variances with a rate
+of their own; of VGR all of it and the quicker one. Deviations: seconds are CPU seconds of training with the fit to the
+coreset and the training of generators, not wall clock, so that other work on the machine counts for less, and testing
+is left out. Bytes are what is carried from task to task: the network with its priors, kept samples, generators, and the
+method's own state. The longest runs are those of Fig. 6, 5 and 11, with the same ids, and the others lie beside them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from vestige.continual.record import Record
 from vestige.runner import Claim, Finding, Line, Rule, at_least, line, need, shown
-from vestige_papers.robust.replay import CUT, RobustFig11, RobustFig12, under
+from vestige_papers.robust.replay import RobustFig11, RobustFig12, under
 from vestige_papers.robust.runs import HYBRID, VCL, VGR, WITH_CORESET, Replayed, RobustSetting, accuracy, by_row, filled
-from vestige_papers.robust.split import OTHER_STEPS, shortened, with_other_steps
+from vestige_papers.robust.split import AT_OWN_RATE, OTHER_STEPS, RATE, at_own_rate, shortened, with_other_steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,6 +83,7 @@ def described(record: Record) -> str:
     words = f"{c['epochs']} epoch{'s' * (c['epochs'] > 1)} of batches of {c['batch_size']}"
     if c.get("samples_per_class") is not None:
         return f"{words}, {c['samples_per_class']} samples a class"
+    words += AT_OWN_RATE * (c.get("variance_lr") == RATE)
     return words if c["coreset_steps"] is None else f"{words}, {c['coreset_steps']} steps on the coreset"
 
 
@@ -136,18 +137,17 @@ class Timed(RobustFig11):
     """A grid of lengths of training, beside those of a figure."""
 
     other_steps: ClassVar[tuple[float, ...]]  # on the coreset, as shares of the printed number
-    cut: ClassVar[Mapping[str, str]] = CUT
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 1}
 
     def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
-        """All training with all steps on the coreset; shorter training with the fewest; VGR, and a quicker one."""
+        """All training with all steps on the coreset; shorter with the fewest; another rate; VGR, and a quicker one."""
         units = []
         for row in (VCL, *WITH_CORESET):
             whole = filled(self.plain(config), row)
             fits = [whole, *with_other_steps(whole, self.other_steps)]
             units += [*fits, *(shortened(fits[1 % len(fits)], share) for share in SHARES)]
         replays = filled(config, VGR)
-        return [*units, replays, quicker(replays)]
+        return [*units, *at_own_rate(self.plain(config)), replays, quicker(replays)]
 
     def points(self, records: Sequence[Record]) -> dict[str, list[Point]]:
         """Under the figure's head."""

@@ -92,6 +92,14 @@ def test_the_first_edition_is_called_so(folder):
     assert "seeds 0-2; first edition" in page(folder)
 
 
+def test_each_version_is_told_once(folder):
+    records = [f.record for f in runner.run(runner.plan("dice", folder, preset="paper"))]
+    used = [{"die": 2}, {"die": 2, "cup": 3}, {"die": 1, "cup": 1}]
+    mixed = [replace(r, version=version) for r, version in zip(records, used, strict=True)]
+    assert "; version cup 3, die 2" in made(mixed)
+    assert "; version cup 3, die 2, first edition" in made([*mixed, replace(records[0], version=FIRST_EDITION)])
+
+
 @pytest.mark.parametrize(
     ("heading", "link"),
     [

@@ -89,8 +89,11 @@ def preset_of(group: Group) -> str:
 
 
 def editions(records: Sequence[Record]) -> str:
-    """Every edition, once."""
-    return ", ".join(sorted({edition(record) for record in records}))
+    """The first edition apart; of the others every part whose version is not 1, each version once."""
+    later = [r.version for r in records if not r.first_edition]
+    raised = {f"{name} {number}" for version in later for name, number in version.items() if number != 1}
+    said = [f"version {', '.join(sorted(raised)) or 1}"] if later else []
+    return ", ".join([*said, *(["first edition"] if len(later) < len(records) else [])])
 
 
 def made(records: Sequence[Record]) -> str:
