@@ -21,6 +21,7 @@ from vestige_papers.rwalk.runs import (
     filled,
     reference_said,
     score,
+    shrunk,
 )
 from vestige_papers.rwalk.search import chosen, tried
 from vestige_papers.rwalk.table1 import CHOSEN_MNIST, PAPER_CIFAR, PAPER_MNIST
@@ -359,3 +360,48 @@ def test_table3_rule_turns(spread, words):
     printed = {x.label: x.paper for x in table.lines(records) if x.quantity == "A5 (%)" and x.paper is not None}
     assert printed["RWalk-S, lambda 0.1"] == 82.6
     assert len(printed) == 9
+
+
+def test_table3_tells_every_reading_of_rwalk():
+    table = EXPERIMENTS["rwalk-table3"]
+    units = [unit for unit in table.arms(table.presets["smoke"]) if unit.reading]
+    assert len(units) == 4 * 3
+    assert {unit.lam for unit in units} == {0.1, 100.0, 1e4}
+    configs = {unit.reading: table.parts(unit, 0)[1].config for unit in units}
+    usual = table.parts(dataclasses.replace(units[0], reading=""), 0)[1].config
+    assert len({usual, *configs.values()}) == 5
+    assert (configs["authors' code"].average, configs["authors' code"].accumulate) == ("code", "interval")
+    assert configs["scaled layer by layer"] == dataclasses.replace(usual, normalise="layer", lam=1e4)
+    assert configs["not scaled"] == dataclasses.replace(usual, normalise="none", lam=1e4)
+    assert configs["path of the whole loss"] == dataclasses.replace(usual, gradient="total", lam=1e4)
+    records = [planted(table, JOINT, single=0.9, data="mnist")]
+    for row, lambdas in rwalk_table3.LAMBDAS.items():
+        records += [planted(table, row, single=0.8, lam=lam, data="mnist") for lam in lambdas]
+    before = table.by_rule(records)
+    assert "by reading: as printed 80.0." in before.why
+    read = [
+        planted(table, "RWalk-S", single=share, lam=lam, data="mnist", reading="not scaled")
+        for lam, share in ((0.1, 0.9), (1e4, 0.6))
+    ]
+    both = table.by_rule([*records, *read])
+    assert both.word == before.word, "another reading is told and not judged"
+    assert "by reading: as printed 80.0, not scaled 60.0." in both.why
+    assert "RWalk-S, lambda 10000, not scaled" in [x.label for x in table.lines([*records, *read])]
+
+
+def test_fields_that_came_later_change_no_id():
+    table = EXPERIMENTS["rwalk-table1-mnist"]
+    unit = table.arms(table.presets["laptop"])[0]
+    assert not {"size", "reading"} & set(table.config(unit))
+    assert table.config(dataclasses.replace(unit, size=16))["size"] == 16
+
+
+def test_images_are_averaged_down():
+    dataset = data.load("digits")
+    small = shrunk(dataset, 4)
+    squares = dataset.train_x[0].float().reshape(4, 2, 4, 2).mean((1, 3))
+    assert small.train_x.dtype == dataset.train_x.dtype
+    torch.testing.assert_close(small.train_x[0].float(), squares, rtol=0, atol=0.5)
+    assert small.test_x.shape == (len(dataset.test_x), 4, 4)
+    with pytest.raises(InputError, match=r"'size' of RWalkSetting must be a divisor of 8\. Got 3 instead"):
+        shrunk(dataset, 3)

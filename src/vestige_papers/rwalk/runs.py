@@ -10,6 +10,7 @@ A unit is a `RWalkSetting` with its `row` filled in. Both heads are measured in 
 - The reference a*_k of Eq. 4 is `joint` of the same seed, trained over all seen outputs and on all training rows,
   however few the methods see (`reference_said` has how); under the multi-head test it is the same network, asked about
   the outputs of task k alone.
+- How RWalk's importance is scaled and gathered is read in several ways (`READINGS`); the default is the text's.
 - Epochs are not printed. `validate` = n tests on every n-th training row of a class, which then does not train, in
   place of the test set: settings are searched there.
 """
@@ -21,10 +22,14 @@ from dataclasses import dataclass, fields, replace
 from statistics import fmean
 from typing import Any, ClassVar, NamedTuple
 
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
 from vestige import data
 from vestige.continual import learners as methods
 from vestige.continual.record import Record
 from vestige.continual.versions import named
+from vestige.core import checks
 from vestige.metrics import matrix
 from vestige.runner import Line, OnHeldOutRows, Trained, grouped, line
 
@@ -38,6 +43,7 @@ METHODS = {
     "iCaRL-hb1": "icarl_hb1",
     "iCaRL": "icarl",
     "GEM": "gem",
+    "A-GEM": "agem",
     "Vanilla-S": "vanilla_s",
     "EWC-S": "ewc_pp_s",
     "PI-S": "pi_s",
@@ -46,7 +52,15 @@ METHODS = {
 }
 WITHOUT = ("Vanilla", "EWC", "PI", "RWalk")
 WITH = ("Vanilla-S", "EWC-S", "PI-S", "RWalk-S")
-OWN_MEMORY = ("icarl", "icarl_hb1", "gem")  # which keep their own ways to choose and to use samples
+OWN_MEMORY = ("icarl", "icarl_hb1", "gem", "agem")  # which keep their own ways to choose and to use samples
+# Ways to read RWalk, as options of its learner.
+READINGS: dict[str, dict[str, Any]] = {
+    "": {},
+    "authors' code": {"preset": "authors"},
+    "scaled layer by layer": {"normalise": "layer"},
+    "not scaled": {"normalise": "none"},
+    "path of the whole loss": {"gradient": "total"},
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,8 @@ class RWalkSetting:
 
     `lam` and `epochs` are None where the experiment is to take what the search has found for the row. A field that the
     row's method does not have does not reach it, nor do `sampler` and `replay` reach iCaRL and GEM, which have their
-    own: a Record's details say what ran.
+    own: a Record's details say what ran. `size` is what the sides of images are averaged down to, None as they come;
+    `reading` one of `READINGS`.
     """
 
     row: str = ""
@@ -77,6 +92,8 @@ class RWalkSetting:
     sampler: str = "mean_of_features"
     replay: str = "balanced"
     validate: int = 0
+    size: int | None = None
+    reading: str = ""
 
 
 class RWalkChoice(NamedTuple):
@@ -110,6 +127,8 @@ def stream_of(setting: RWalkSetting, seed: int) -> data.Stream:
     dataset = data.load(setting.data)
     if setting.validate:
         dataset = dataset.validation(setting.validate)
+    if setting.size is not None:
+        dataset = shrunk(dataset, setting.size)
     current = setting.row in WITHOUT
     return data.split(
         dataset,
@@ -120,6 +139,19 @@ def stream_of(setting: RWalkSetting, seed: int) -> data.Stream:
         per_class=setting.per_class,
         seed=seed,
     )
+
+
+def shrunk(dataset: data.DataSet, size: int) -> data.DataSet:
+    """Images whose pixels are means over squares of the original ones."""
+    side = dataset.train_x.shape[-1]
+    if size < 1 or side % size:
+        checks.refuse("size", "RWalkSetting", f"a divisor of {side}", size)
+
+    def pooled(x: Tensor) -> Tensor:
+        means = avg_pool2d(x.float(), side // size)
+        return means if x.is_floating_point() else means.round().to(x.dtype)
+
+    return replace(dataset, train_x=pooled(dataset.train_x), test_x=pooled(dataset.test_x))
 
 
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -198,7 +230,13 @@ class Incremental(OnHeldOutRows, Trained[RWalkSetting]):
             given["memory"] = {"per_class": config.memory_per_class, "total": config.memory_total}
         if name.endswith("_s"):
             given["memory"] |= {"sampler": config.sampler, "replay": config.replay}
+        given |= READINGS[config.reading]
         return stream, methods.build(name, stream, seed=seed, learning_rate=config.lr, **given)
+
+    def config(self, config: RWalkSetting) -> dict[str, Any]:
+        """Fields that came later stand in it where they are set: ids without them are as they were."""
+        found = super().config(config)
+        return {name: value for name, value in found.items() if name not in ("size", "reading") or value}
 
     def versions(self, config: RWalkSetting) -> dict[str, int]:
         """That of the row's method too."""
