@@ -32,6 +32,7 @@ from vestige.continual.versions import named
 from vestige.data import DataSet, every_nth
 from vestige.metrics import matrix
 from vestige.runner import Line, OnHeldOutRows, Trained, grouped, line
+from vestige.store import newer
 from vestige_papers.robust.published import printed
 
 VCL, HYBRID, CORESET, EWC = "VCL", "VCL + coreset", "Coreset only", "EWC"
@@ -84,7 +85,7 @@ class RobustSetting:
     coreset_prior: Literal["posterior", "first"] | None = None
     lam: float | None = None
     uncertainty: bool = False
-    variance_lr: float | None = None
+    variance_lr: float | None = newer(None)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Replayed(RobustSetting):
     `batch_size`.
     """
 
-    solver: tuple[int, int] | None = None
+    solver: tuple[int, int] | None = newer(None)
     net: str | None = None
     generator: str | None = None
     generator_preset: str | None = None

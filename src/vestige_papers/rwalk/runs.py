@@ -32,6 +32,7 @@ from vestige.continual.versions import named
 from vestige.core import checks
 from vestige.metrics import matrix
 from vestige.runner import Line, OnHeldOutRows, Trained, grouped, line
+from vestige.store import newer
 
 JOINT = "joint"
 # row of the tables -> method here; "-S" is with samples
@@ -92,8 +93,8 @@ class RWalkSetting:
     sampler: str = "mean_of_features"
     replay: str = "balanced"
     validate: int = 0
-    size: int | None = None
-    reading: str = ""
+    size: int | None = newer(None)
+    reading: str = newer("")
 
 
 class RWalkChoice(NamedTuple):
