@@ -48,6 +48,7 @@ CORESET_PRIOR = {HYBRID: "posterior", CORESET: "first"}
 # Fields that go to the learner, where its method has them.
 OF_CORESET = ("coreset", "coreset_steps", "coreset_prior")
 LEARNER = ("hidden", "lr", "variance_lr", "log_var", "train_samples", "test_samples", "fit_steps", "lam", *OF_CORESET)
+LATER = ("variance_lr", "solver")
 OF_REPLAY = ("net", "generator", "generator_preset", "samples_per_class", "batch_cap")
 # field of a setting -> option of a learner, and of its `replay`, where they are called otherwise
 OPTIONS = {"lr": "learning_rate", "variance_lr": "variance_learning_rate"}
@@ -234,9 +235,9 @@ class RobustRuns(OnHeldOutRows, Trained[RobustSetting]):
         return [filled(config, row) for row in self.rows]
 
     def config(self, config: RobustSetting) -> dict[str, Any]:
-        """A rate of the variances' own stands in it where there is one: ids without it are as they were."""
+        """Fields that came later stand in it where they are set: ids without them are as they were."""
         found = super().config(config)
-        return found if config.variance_lr is not None else {k: v for k, v in found.items() if k != "variance_lr"}
+        return {name: value for name, value in found.items() if name not in LATER or value is not None}
 
     def parts(self, config: RobustSetting, seed: int) -> tuple[data.Stream, methods.Learner]:
         """The row's method on its tasks."""
