@@ -232,3 +232,21 @@ def test_an_answer_that_does_not_fit_is_a_sentence_and_1(tmp_path):
         assert done.stderr.count("\n") == 1
         assert "cannot be written" in done.stderr
         assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "1"), ("3", "3")])
+def test_a_command_takes_one_core_unless_told_otherwise(before, after, monkeypatch, capsys):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")  # so that it is put back
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    if before is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", before)
+    monkeypatch.setattr(sys, "argv", ["vestige", "--version"])
+    assert main() == 0
+    assert os.environ["OMP_NUM_THREADS"] == after
+
+
+def test_a_call_from_python_leaves_the_environment_alone(monkeypatch, capsys):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert main(["--version"]) == 0
+    assert "OMP_NUM_THREADS" not in os.environ

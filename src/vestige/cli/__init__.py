@@ -19,7 +19,8 @@ other error a failure.
 
 Exit codes: 0 done; 1 failed; 2 misuse (an unknown verb, option or name, a file that cannot be used); 3 an alarm of a
 monitor fires; 4 none does, but one cannot be told, because the number that it watches was refused; 130 interrupted.
-A reader that closes the pipe early has what it wanted: 0, in silence. `--debug`, anywhere, shows tracebacks.
+A reader that closes the pipe early has what it wanted: 0, in silence. `--debug`, anywhere, shows tracebacks. A command
+takes one core, or as many as OMP_NUM_THREADS says.
 """
 
 from __future__ import annotations
@@ -96,6 +97,10 @@ VERBS: dict[str, Callable[..., Any]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
+    if argv is None:  # a process of our own
+        # Small products on several threads wait for each other: on busy cores minutes for seconds. torch is not loaded
+        # yet, and a user's own choice stands.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     args = [a for a in args if a != "--debug"]

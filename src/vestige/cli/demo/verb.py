@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -26,8 +25,6 @@ class DemoVerb(output.SeededVerb):
 
     def run(self) -> None:
         """Train, compare, write, print."""
-        # Networks this small are slower on several threads; torch is not loaded yet, and a user's own choice stands.
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
         from vestige.cli.demo import jobs as demo
         from vestige.cli.demo.page import page, sentences
         from vestige.core import checks
