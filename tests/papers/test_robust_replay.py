@@ -98,8 +98,15 @@ def test_units_are_shared_between_figures(tmp_path):
     assert of["robust-fig15"] == of["robust-fig17"] == replays
     assert of["robust-fig12"] - of["robust-fig5"] == replays
     assert len(of["robust-fig10"] - of["robust-fig9"]) == EXPERIMENTS["robust-fig10"].seeds["laptop"]
-    for name in ("robust-fig13", "robust-fig20", "robust-fig21"):
-        assert len(of[name] & replays) == EXPERIMENTS[name].seeds["laptop"]
+    assert len(of["robust-fig13"] & replays) == EXPERIMENTS["robust-fig13"].seeds["laptop"]
+    assert len(of["robust-fig20"] & of["robust-fig21"]) == EXPERIMENTS["robust-fig20"].seeds["laptop"]
+    ends = {EXPERIMENTS[f"robust-fig{n}"].arms(PRESETS["paper"])[-1] for n in (11, 20, 21)}
+    assert len(ends) == 1, "what is whole in a sweep is the usual run"
+
+
+def test_the_best_generators_are_the_usual_ones():
+    records = [planted("robust-fig11", VGR, with_mean(a), generator_epochs=n) for a, n in ((80.0, 2), (90.0, 10))]
+    assert EXPERIMENTS["robust-fig11"].ends(records) == pytest.approx({VGR: 90.0})
 
 
 def test_units_without_generators_are_as_they_were():
