@@ -6,10 +6,13 @@ STAMP  := $(VENV)/.complete
 DOCS   := $(VENV)/.docs
 CLUSTER := $(VENV)/.cluster
 FRAMEWORKS := $(VENV)/.frameworks
+EXTRAS := .venv-site
 # One process a core, one torch thread a process: tests neither starve each other nor change their sums.
 WORKERS ?= auto
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP := python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+INSTALL := $(BIN)/$(PIP)
+PACKAGES := python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Vestige needs Python 3.11 or newer; say which with 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
 
 .DEFAULT_GOAL := help
@@ -37,12 +40,13 @@ $(FRAMEWORKS): $(STAMP)
 	@$(INSTALL) --no-deps avalanche-lib dill || echo "Avalanche could not be installed."
 	@touch $(FRAMEWORKS)
 
-# Each installation settles all versions anew and builds the package: for whoever runs all verbs, one for three of them.
-extras:
-	@$(CHECK_PYTHON)
-	@$(PYTHON) -m venv $(VENV)
-	@$(INSTALL) -e '.[dev,policy,private,frameworks,docs]' && $(INSTALL) --no-deps avalanche-lib dill \
-	  && touch $(STAMP) $(FRAMEWORKS) $(DOCS) || echo "Not everything could be installed at once; each verb tries what it needs."
+# Each installation settles all versions anew: for whoever runs all verbs, one for the documentation and the frameworks. It
+# stands on the environment of the tests, which stays as it is: what is installed there is not installed again.
+extras: $(STAMP)
+	@$(PYTHON) -m venv --without-pip $(EXTRAS)
+	@echo "import site; site.addsitedir('$$($(BIN)/$(PACKAGES))')" >"$$($(EXTRAS)/bin/$(PACKAGES))/base.pth"
+	@$(EXTRAS)/bin/$(PIP) 'vestige[frameworks,docs]' && $(EXTRAS)/bin/$(PIP) --no-deps avalanche-lib dill \
+	  && touch $(EXTRAS)/.complete $(EXTRAS)/.frameworks $(EXTRAS)/.docs || echo "Not everything could be installed at once; each verb tries what it needs."
 
 demo: $(STAMP)  ## the main jobs on data that ships with the package, in under two minutes; writes demo-report/index.html
 	@$(ONE_THREAD) $(BIN)/vestige demo
@@ -89,4 +93,4 @@ docs: $(DOCS)  ## the documentation, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove the environment and every cache
-	rm -rf $(VENV) .venv-site .venv-peers .venv-mi .venv-fqe .mypy_cache .ruff_cache .pytest_cache .hypothesis build
+	rm -rf $(VENV) $(EXTRAS) .venv-peers .venv-mi .venv-fqe .mypy_cache .ruff_cache .pytest_cache .hypothesis build
