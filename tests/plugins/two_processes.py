@@ -1,7 +1,6 @@
-"""One of two processes that share out rows: `python two_processes.py RANK FILE` prints what all metrics compute."""
+"""One of two processes that share out rows, and what all metrics compute there."""
 
 import json
-import sys
 
 import numpy as np
 import torch
@@ -19,9 +18,9 @@ def metrics(real):
     return {"fid": FIDMetric(real), "kid": KIDMetric(real), "mmd": MMDMetric(real), "js": JSMetric(real, rows=200)}
 
 
-if __name__ == "__main__":
-    rank, where = int(sys.argv[1]), sys.argv[2]
-    dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=2)
+def shared(rank, folder):
+    """Process `rank` meets the other in `folder`, takes its share of the rows, and the first writes what was found."""
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meet'}", rank=rank, world_size=2)
     real, new = rows()
     made = metrics(real)
     for batch in ((new[:90], new[90:100]), (new[100:],))[rank]:  # unequal shares
@@ -29,5 +28,5 @@ if __name__ == "__main__":
             metric.update(batch)
     found = {name: float(metric.compute()) for name, metric in made.items()}
     if rank == 0:
-        print(json.dumps(found))
+        (folder / "found.json").write_text(json.dumps(found))
     dist.destroy_process_group()

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from vestige.cli import main
+from vestige.runner.registry import EXPERIMENTS
+
 PAGE = Path(__file__).parents[2] / "docs" / "running.md"
 
 
@@ -26,35 +29,37 @@ def installed(tmp_path_factory):
     return site
 
 
-# Each line that is heard is a command; what it prints is followed by a mark, and by when its Record was written.
-COMMANDS = """
-import sys
-from pathlib import Path
-from vestige.cli import main
-for line in sys.stdin:
-    if code := main(line.split()):
-        sys.exit(code)
-    print("----", *(path.stat().st_mtime_ns for path in Path("runs/mine").glob("*.json")))
-"""
-
-
-def vestige(sites, *commands):
-    """What each of these words of `vestige` prints in the first of these folders, with all of them on the path."""
+def listed(sites):
+    """What a process of its own says when it is asked for all experiments, with these folders on its path."""
     path = os.pathsep.join([*map(str, sites), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = {"cwd": sites[0], "env": os.environ | {"PYTHONPATH": path}, "capture_output": True, "text": True}
-    done = subprocess.run([sys.executable, "-c", COMMANDS], input="\n".join(commands), **process)
-    assert done.returncode == 0, done.stderr
-    return re.findall(r"(.*?)\n---- ?(\d*)\n", done.stdout, re.DOTALL)
+    return subprocess.run([sys.executable, "-m", "vestige", "list", "experiments"], **process)
 
 
-def test_it_is_listed_and_run_and_finished(installed):
-    run = "run mine --preset smoke --workers 0"
-    (listed, nothing), (shown, written), (again, still) = vestige([installed], "list experiments", run, f"{run} --json")
+@pytest.fixture
+def on_the_path(installed, monkeypatch):
+    """The package is installed for this process too: nothing of it is known before, and nothing is left of it."""
+    monkeypatch.syspath_prepend(installed)
+    monkeypatch.chdir(installed)
+    monkeypatch.delitem(vars(EXPERIMENTS), "data", raising=False)
+    yield
+    vars(EXPERIMENTS).pop("data", None)
+    sys.modules.pop("my_package", None)
+
+
+@pytest.mark.usefixtures("on_the_path")
+def test_it_is_listed_and_run_and_finished(capsys):
+    run = ["run", "mine", "--preset", "smoke", "--workers", "0"]
+    told = []
+    for words in (["list", "experiments"], run, [*run, "--json"]):
+        assert main(words) == 0
+        told.append((capsys.readouterr().out, [path.stat().st_mtime_ns for path in Path("runs/mine").glob("*.json")]))
+    (listed, nothing), (shown, written), (again, still) = told
     assert "mine" in listed
     assert not nothing
     assert "No verdict: " in shown  # of a smoke run
     assert "mine" in again
-    assert written == still != ""
+    assert written == still != []
 
 
 @pytest.mark.slow
@@ -64,5 +69,7 @@ def test_two_of_one_name_are_refused(installed, tmp_path):
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[vestige.experiments]\nmine = other:Mine\n")
     (tmp_path / "other.py").write_text((installed / "my_package.py").read_text())
-    with pytest.raises(AssertionError, match="Two experiments are called 'mine'"):
-        vestige([installed, tmp_path], "list experiments")
+    assert "mine" in listed([installed]).stdout
+    refused = listed([installed, tmp_path])
+    assert refused.returncode != 0
+    assert "Two experiments are called 'mine'" in refused.stderr
