@@ -34,6 +34,7 @@ class Few:
 
 def pytest_runtest_setup(item):
     """Before any fixture of the test; `full_training` is for a test of the numbers, `few_steps` for one that is not."""
+    typechecker.Current.test = item  # types are checked anew
     place = item.path.relative_to(Path(__file__).parent).parts[0]
     few = place not in Few.full or item.get_closest_marker("few_steps") is not None
     Few.now = few and item.get_closest_marker("full_training") is None
@@ -122,12 +123,9 @@ def own_errors_of_users(monkeypatch):
     monkeypatch.setattr("vestige.vestiges.reference.ERRORS_BY", "auto")
 
 
-@pytest.fixture(autouse=True)
-def no_width_of_a_terminal(monkeypatch):
+@pytest.fixture(scope="session", autouse=True)
+def no_width_of_a_terminal():
     """A runner may pass its own terminal's width on; tables in tests are as wide as they are in a pipe."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-
-
-@pytest.fixture(autouse=True)
-def types_are_checked_anew(request):
-    typechecker.Current.test = request.node
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        yield

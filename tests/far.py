@@ -17,7 +17,10 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 from vestige.core import rng
 
+# Registered, it would count as an accelerator in every test: outside of `far` there is what this machine has.
+_machine_has = torch.accelerator.is_available()
 _setup_privateuseone_for_python_backend("far")
+torch.accelerator.is_available = lambda: _machine_has
 FAR = torch.device("far", 0)
 aten = torch.ops.aten
 MOVES = {aten._to_copy.default, aten.copy_.default}
@@ -105,6 +108,7 @@ def far():
     with (
         mock.patch.object(rng, "fork", _fork),
         mock.patch.object(torch.accelerator, "synchronize") as waited,
+        mock.patch.object(torch.accelerator, "is_available", return_value=True),
         _Context(FAR),
     ):
         yield waited

@@ -221,6 +221,7 @@ def test_fig2_runs_what_section_4_1_states():
 # Two fixed sets
 
 
+@pytest.mark.full_training
 def test_both_estimators_find_the_kl_of_shifted_gaussians():
     p = torch.randn(2000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     q = torch.randn(2000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.7

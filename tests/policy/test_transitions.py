@@ -31,6 +31,7 @@ def fitted(setting, sees, classifiers=2, seed=0):
     return TransitionRatio(classifiers, sees=sees, hidden=(32,)).fit(dynamics, logs, folds, seed=seed)
 
 
+@pytest.mark.full_training
 @pytest.mark.parametrize(("sees", "near", "off"), [("residual", 0.93, 0.25), ("state", 0.8, 0.5)])
 def test_it_is_the_exact_ratio(setting, sees, near, off):
     _, _, triples, members, exact = setting
