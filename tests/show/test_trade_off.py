@@ -44,6 +44,21 @@ def test_every_setting_is_drawn_and_the_front_runs_through_the_best():
     assert high > 3000
 
 
+def test_a_name_covers_no_point_of_its_own_method_or_of_another():
+    points = {
+        "VCL + coreset": [[40, 45.6], [68, 45.5], [24, 40.0]],
+        "VGR": [[46, 62.5], [400, 93.0]],
+        "VCL": (12, 11.0),
+    }
+    figure = scatter_front(points, title="t", log=True)
+    axes = figure.axes[0]
+    figure.draw_without_rendering()
+    dots = axes.transData.transform(np.concatenate([np.atleast_2d(value) for value in points.values()]))
+    boxes = [text.get_window_extent() for text in axes.texts if text.get_text()]
+    assert len(boxes) == 3
+    assert not any(box.contains(*dot) for box in boxes for dot in dots)
+
+
 def test_seconds_may_stand_in_powers_of_ten():
     figure = scatter_front({"a": (0.5, 0.1), "b": (500, 0.9)}, title="t", log=True)
     encode(figure, "png")

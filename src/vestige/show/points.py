@@ -47,14 +47,23 @@ LEADER = {"arrowstyle": "-", "linewidth": 0.5, "color": "#888888"}
 
 
 def beside(
-    figure: Figure, axes: Axes, names: Sequence[str], points: Float[np.ndarray, "n 2"], avoid: Sequence[Artist] = ()
+    figure: Figure,
+    axes: Axes,
+    names: Sequence[str],
+    points: Float[np.ndarray, "n 2"],
+    avoid: Sequence[Artist] = (),
+    nameless: Float[np.ndarray, "m 2"] | None = None,
 ) -> list[Annotation]:
-    """Write `names` beside the `points` (x, y) of `axes`; limits and labels of the axes must be final by now."""
+    """Write `names` beside the `points` (x, y) of `axes`; limits and labels of the axes must be final by now.
+
+    Names keep clear of each other, of all points, the `nameless` ones too, and of what is to `avoid`, where they can.
+    """
     figure.draw_without_rendering()  # the layout settles, so that distances on the paper are known
     frame = axes.get_window_extent()
     dots = axes.transData.transform(points)
     unit = figure.dpi / 72  # pixels a point
-    around = np.hstack([dots - REACH * unit, dots + REACH * unit])
+    every = dots if nameless is None else np.vstack([dots, axes.transData.transform(nameless)])
+    around = np.hstack([every - REACH * unit, every + REACH * unit])
     taken = np.vstack([around, *(np.array(artist.get_window_extent().extents) for artist in avoid)])
     written = []
     for name, at, dot in zip(names, points.tolist(), dots, strict=True):
@@ -205,7 +214,7 @@ def scatter_front(
         axes.autoscale_view()
         # One name a method, at its most accurate point.
         tops = np.stack([cloud[np.argmax(cloud[:, 1])] for cloud in clouds.values()])
-        beside(figure, axes, style.words(list(clouds)), tops)
+        beside(figure, axes, style.words(list(clouds)), tops, nameless=every)
     return figure
 
 
