@@ -101,7 +101,10 @@ PRESETS: Mapping[str, RobustSetting] = {
     "paper": Replayed(uncertainty=True),
 }
 # A sweep has generators of 2 epochs, a few hundred steps for each class: what it compares shares them.
-SWEPT_PRESETS = PRESETS | {"laptop": replace(PRESETS["laptop"], generator_epochs=2)}
+SWEPT_PRESETS: Mapping[str, RobustSetting] = {
+    **PRESETS,
+    "laptop": replayed(LAPTOP, uncertainty=True, **(GENERATED | {"generator_epochs": 2})),
+}
 LONGER_VGR = "VGR trained for 480 steps of 100 rows, not for 120 of up to 30 000, VCL for "
 
 
