@@ -23,11 +23,10 @@ def pytest_collection_finish():
 
 
 class Few:
-    """Whether the networks of a ratio take few steps, in few folds: the same code at a tenth of the cost."""
+    """Whether the networks of a `Stack` take few steps, in few folds: the same code at a tenth of the cost."""
 
     full = ("golden", "ratios")  # where tests look at the numbers of a ratio, and not at what becomes of them
     steps, folds, em_steps = 10, 2, 5
-    net_steps = 60  # of a ratio that is one network
     draws, null_folds = 300, 2  # of the null of a drift test: as few as it ever has
     now = False
 
@@ -69,25 +68,6 @@ def few_steps_of_a_stack():
         patch.setattr(stack.Stack, "_fit", folded)
         patch.setattr(stack.Stack, "_schedules", wide)
         patch.setattr(stack, "StackSchedule", joint)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def few_steps_of_a_network():
-    """See `Few`: what has stopped early for that alone is not told to be unfinished."""
-    from vestige.ratios import training
-
-    plain = training.train
-
-    def shorter(net, p, q, stop_p, stop_q, loss, budget, *others):
-        if not Few.now:
-            return plain(net, p, q, stop_p, stop_q, loss, budget, *others)
-        few = dataclasses.replace(budget, steps=min(budget.steps, Few.net_steps), epochs=1)
-        outcome = plain(net, p, q, stop_p, stop_q, loss, few, *others)
-        return dataclasses.replace(outcome, converged=torch.ones_like(outcome.converged))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "train", shorter)
         yield
 
 
