@@ -99,7 +99,7 @@ def test_units_are_shared_between_figures(tmp_path):
     assert of["robust-fig12"] - of["robust-fig5"] == replays
     assert len(of["robust-fig10"] - of["robust-fig9"]) == EXPERIMENTS["robust-fig10"].seeds["laptop"]
     assert len(of["robust-fig13"] & replays) == EXPERIMENTS["robust-fig13"].seeds["laptop"]
-    assert len(of["robust-fig20"] & of["robust-fig21"]) == EXPERIMENTS["robust-fig20"].seeds["laptop"]
+    assert len(of["robust-fig19"] & of["robust-fig21"]) == EXPERIMENTS["robust-fig21"].seeds["laptop"]
     ends = {EXPERIMENTS[f"robust-fig{n}"].arms(PRESETS["paper"])[-1] for n in (11, 20, 21)}
     assert len(ends) == 1, "what is whole in a sweep is the usual run"
 

@@ -84,6 +84,11 @@ def under(head: str, records: Sequence[Record]) -> list[Record]:
     return [replace(r, head=head) for r in records]
 
 
+def as_long_as_vcl(setting: RobustSetting) -> RobustSetting:
+    """The same without steps of VGR's own."""
+    return replace(setting, solver=None) if isinstance(setting, Replayed) else setting
+
+
 def near_print(row: str) -> Claim:
     """That a row comes near what is printed of VGR."""
     return Claim(
@@ -240,8 +245,8 @@ class RobustFig19(Compared):
 
         Four times the steps of a convolutional network would be half an hour for each seed.
         """
-        as_long = replace(config, solver=None) if isinstance(config, Replayed) else config
-        return [filled(as_long, VGR), filled(replace(as_long, hidden=None, uncertainty=False), DROPOUT)]
+        as_vcl = as_long_as_vcl(config)
+        return [filled(as_vcl, VGR), filled(replace(as_vcl, hidden=None, uncertainty=False), DROPOUT)]
 
 
 ROWS = 12_000  # of a task of Split MNIST
@@ -339,10 +344,11 @@ class RobustFig21(Swept):
         ),
     )
     words = "samples a class"
+    cut: ClassVar[Mapping[str, str]] = CUT | {"laptop": smaller(2) + LEFT_OUT["laptop"]}
 
     def generated(self, config: RobustSetting) -> Sequence[RobustSetting]:
-        """Shares of the samples."""
-        whole = filled(config, VGR)
+        """Shares of the samples; VGR is trained as long as VCL."""
+        whole = filled(as_long_as_vcl(config), VGR)
         assert isinstance(whole, Replayed), "it replays"
         assert whole.samples_per_class is not None, "and says how much"
         few = [max(round(share * whole.samples_per_class), 1) for share in SIZES]
