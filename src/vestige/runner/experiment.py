@@ -103,6 +103,9 @@ class Experiment(ABC, Generic[C]):
     cut: ClassVar[Mapping[str, str]] = {}
     version: ClassVar[int] = 1  # raised when its results change, in the class that has `run`: a part of the ids
     uses: ClassVar[tuple[type, ...]] = ()  # classes whose versions count, whatever is configured
+    later: ClassVar[
+        tuple[str, ...]
+    ] = ()  # fields that came after Records were stored: ids without them are as they were
     devices: ClassVar[tuple[str, ...]] = ("cpu",)  # that units can compute on, best first
 
     @property
@@ -205,8 +208,10 @@ class Experiment(ABC, Generic[C]):
         return {}
 
     def config(self, config: C) -> dict[str, Any]:
-        """What determines a unit, as plain JSON."""
-        return {"experiment": self.name, **json.loads(json.dumps(dataclasses.asdict(config)))}  # type: ignore[call-overload]
+        """What determines a unit, as plain JSON; of the `later` fields those that are not at their default."""
+        usual = {field.name: field.default for field in dataclasses.fields(config) if field.name in self.later}  # type: ignore[arg-type]
+        said = {name: v for name, v in dataclasses.asdict(config).items() if name not in usual or v != usual[name]}  # type: ignore[call-overload]
+        return {"experiment": self.name, **json.loads(json.dumps(said))}
 
     def unit_id(self, config: C, seed: int) -> str:
         """The id that the Record of this unit will have, known before it runs."""

@@ -48,7 +48,6 @@ CORESET_PRIOR = {HYBRID: "posterior", CORESET: "first"}
 # Fields that go to the learner, where its method has them.
 OF_CORESET = ("coreset", "coreset_steps", "coreset_prior")
 LEARNER = ("hidden", "lr", "variance_lr", "log_var", "train_samples", "test_samples", "fit_steps", "lam", *OF_CORESET)
-LATER = ("variance_lr", "solver")
 OF_REPLAY = ("net", "generator", "generator_preset", "samples_per_class", "batch_cap")
 # field of a setting -> option of a learner, and of its `replay`, where they are called otherwise
 OPTIONS = {"lr": "learning_rate", "variance_lr": "variance_learning_rate"}
@@ -228,16 +227,12 @@ class RobustRuns(OnHeldOutRows, Trained[RobustSetting]):
     """An experiment whose units are runs of one method on a stream."""
 
     rows: ClassVar[tuple[str, ...]] = ROWS
+    later: ClassVar[tuple[str, ...]] = ("variance_lr", "solver")
     presets: ClassVar[Mapping[str, RobustSetting]]
 
     def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:
         """A unit for each row."""
         return [filled(config, row) for row in self.rows]
-
-    def config(self, config: RobustSetting) -> dict[str, Any]:
-        """Fields that came later stand in it where they are set: ids without them are as they were."""
-        found = super().config(config)
-        return {name: value for name, value in found.items() if name not in LATER or value is not None}
 
     def parts(self, config: RobustSetting, seed: int) -> tuple[data.Stream, methods.Learner]:
         """The row's method on its tasks."""

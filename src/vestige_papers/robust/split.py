@@ -90,15 +90,6 @@ def from_other_priors(config: RobustSetting) -> list[RobustSetting]:
     return [filled(config, HYBRID, coreset_prior="first"), filled(config, CORESET, coreset_prior="posterior")]
 
 
-def second_verdict(rule: Rule, facts: Mapping[str, Any]) -> str:
-    """The same rule on the runs whose variances have a rate of their own, where there are such."""
-    own = {row: facts[row + AT_OWN_RATE] for row in BAYESIAN if row + AT_OWN_RATE in facts}
-    if len(own) < len(BAYESIAN):
-        return ""
-    found = rule.judge({**facts, **own})
-    return f"With variances at a rate of their own ({RATE:g}) it is {found.word}, {found.claims}. {found.why}"
-
-
 class SplitFigure(RobustRuns):
     """Average accuracy over the tasks so far, as tasks go by."""
 
@@ -145,11 +136,23 @@ class SplitFigure(RobustRuns):
         return drawn
 
 
+class TwoVerdicts(SplitFigure):
+    """Of the four methods; `facts` are by row, and by the name of what is swept."""
+
+    def remarks(self, facts: Mapping[str, Any]) -> str:
+        """The same rule on the runs whose variances have a rate of their own, where there are such."""
+        own = {row: facts[row + AT_OWN_RATE] for row in BAYESIAN if row + AT_OWN_RATE in facts}
+        if len(own) < len(BAYESIAN):
+            return ""
+        found = self.rule.judge({**facts, **own})
+        return f"With variances at a rate of their own ({RATE:g}) it is {found.word}, {found.claims}. {found.why}"
+
+
 def _spread(ends: Mapping[str, float]) -> float:
     return max(ends[row] for row in ROWS) - min(ends[row] for row in ROWS)
 
 
-class MultiHead(SplitFigure):
+class MultiHead(TwoVerdicts):
     """All four do about as well."""
 
     rule = Rule(
@@ -173,10 +176,6 @@ class MultiHead(SplitFigure):
         ends = self.ends(records)
         need(ends, ROWS)
         return ends | {row: mean_of(runs) for row, runs in self.usual(records, swept=True).items()}
-
-    def remarks(self, facts: Mapping[str, Any]) -> str:
-        """What a rate of the variances' own does."""
-        return second_verdict(self.rule, facts)
 
 
 LAPTOP = RobustSetting(epochs=1, batch_size=100, ewc_epochs=5, test_samples=10, test_every=5)
@@ -264,7 +263,7 @@ def compared(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
     return {words: pair for words, pair in found.items() if pair[1] in labels}
 
 
-class SingleHead(SplitFigure):
+class SingleHead(TwoVerdicts):
     """Without a coreset everything old is lost; the coreset needs no VCL."""
 
     rule = Rule(
@@ -313,10 +312,6 @@ class SingleHead(SplitFigure):
         found = self.usual(records)
         need(found, ROWS)
         return found | self.usual(records, swept=True)
-
-    def remarks(self, facts: Mapping[str, Any]) -> str:
-        """What a rate of the variances' own does."""
-        return second_verdict(self.rule, facts)
 
 
 class RobustFig6(SingleHead):

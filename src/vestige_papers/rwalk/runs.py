@@ -216,6 +216,7 @@ class Incremental(OnHeldOutRows, Trained[RWalkSetting]):
     """An experiment whose units are runs of one method on a split data set."""
 
     presets: ClassVar[Mapping[str, RWalkSetting]]
+    later: ClassVar[tuple[str, ...]] = ("size", "reading")
 
     def parts(self, config: RWalkSetting, seed: int) -> tuple[data.Stream, methods.Learner]:
         """The row's method on its tasks, with those fields of the setting that it has.
@@ -232,11 +233,6 @@ class Incremental(OnHeldOutRows, Trained[RWalkSetting]):
             given["memory"] |= {"sampler": config.sampler, "replay": config.replay}
         given |= READINGS[config.reading]
         return stream, methods.build(name, stream, seed=seed, learning_rate=config.lr, **given)
-
-    def config(self, config: RWalkSetting) -> dict[str, Any]:
-        """Fields that came later stand in it where they are set: ids without them are as they were."""
-        found = super().config(config)
-        return {name: value for name, value in found.items() if name not in ("size", "reading") or value}
 
     def versions(self, config: RWalkSetting) -> dict[str, int]:
         """That of the row's method too."""
