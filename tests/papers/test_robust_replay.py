@@ -104,6 +104,16 @@ def test_units_are_shared_between_figures(tmp_path):
     assert len(ends) == 1, "what is whole in a sweep is the usual run"
 
 
+def test_vgr_has_steps_of_its_own_and_vcl_those_of_its_figure():
+    of = {
+        n: {u.row: (u.epochs, u.batch_size) for u in figure.arms(figure.presets["laptop"])}
+        for n, figure in ((n, EXPERIMENTS[f"robust-fig{n}"]) for n in (11, 12, 19))
+    }
+    assert (of[11][VGR], of[11][VCL]) == ((4, 100), (1, 100))
+    assert (of[12][VGR], of[12][VCL]) == ((4, 100), (3, 256))
+    assert of[19][VGR] == of[19][DROPOUT] == (1, 100)
+
+
 def test_the_best_generators_are_the_usual_ones():
     records = [planted("robust-fig11", VGR, with_mean(a), generator_epochs=n) for a, n in ((80.0, 2), (90.0, 10))]
     assert EXPERIMENTS["robust-fig11"].ends(records) == pytest.approx({VGR: 90.0})
