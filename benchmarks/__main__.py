@@ -25,6 +25,7 @@ BENCHMARKS = {
     "bootstrap": "benchmarks.bootstrap",
     "protocol": "benchmarks.protocol",
     "methods": "benchmarks.methods",
+    "convolutions": "benchmarks.convolutions",
     "chain": "benchmarks.chain",
     "vcl": "benchmarks.vcl",
     "generators": "benchmarks.generators",

@@ -32,7 +32,7 @@ from vestige_papers.robust.split import RobustFig5, RobustFig6, RobustFig7, Robu
 from vestige_papers.robust.timed import RobustFig13, RobustFig14
 from vestige_papers.robust.unseen import RobustFig15, RobustFig16, RobustFig17, RobustFig18
 from vestige_papers.rwalk.samples import RWalkFig4, RWalkFig5
-from vestige_papers.rwalk.search import RWalkSearchMNIST
+from vestige_papers.rwalk.search import RWalkSearchCIFAR, RWalkSearchMNIST
 from vestige_papers.rwalk.table1 import RWalkTable1CIFAR, RWalkTable1MNIST
 from vestige_papers.rwalk.table2 import RWalkTable2
 from vestige_papers.rwalk.table3 import RWalkTable3
@@ -95,6 +95,7 @@ EXPERIMENTS: dict[str, Experiment[Any]] = {
     "rwalk-fig4": RWalkFig4(),
     "rwalk-fig5": RWalkFig5(),
     "rwalk-fig6": RWalkFig6(),
+    "rwalk-search-cifar": RWalkSearchCIFAR(),
     "rwalk-search-mnist": RWalkSearchMNIST(),
     "rwalk-table1-cifar": RWalkTable1CIFAR(),
     "rwalk-table1-mnist": RWalkTable1MNIST(),

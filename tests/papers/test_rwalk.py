@@ -91,7 +91,8 @@ def test_fig2_reads_the_runs_of_the_table(mnist_smoke):
 
 
 @pytest.mark.parametrize(
-    "name", ["rwalk-table1-cifar", "rwalk-fig4", "rwalk-fig5", "rwalk-search-mnist", "rwalk-table3"]
+    "name",
+    ["rwalk-table1-cifar", "rwalk-fig4", "rwalk-fig5", "rwalk-search-mnist", "rwalk-search-cifar", "rwalk-table3"],
 )
 def test_units_run_and_reload(name, tmp_path):
     assert len(run_accuracies(name, tmp_path, units=2)) == 2
@@ -102,7 +103,7 @@ def test_units_run_and_reload(name, tmp_path):
 def test_a_whole_smoke_run_is_read(name, tmp_path):
     lines, figures = read(name, run_accuracies(name, tmp_path))
     assert lines
-    assert figures or name in ("rwalk-search-mnist", "rwalk-table2")
+    assert figures or name in ("rwalk-search-mnist", "rwalk-search-cifar", "rwalk-table2")
 
 
 def test_print_is_copied_as_printed():
@@ -336,6 +337,9 @@ def test_table2_rule_turns(rwalk, icarl, word):
     records = [planted_replay(table, row, a) for row, a in means.items()]
     assert table.by_rule(records).word == word
     assert [x.paper for x in table.lines(records)] == [50.8, 65.4, 70.1]
+    beside = [*records, planted_replay(table, "A-GEM", 0.99)]  # which print does not have
+    assert table.by_rule(beside).word == word
+    assert {x.label: x.paper for x in table.lines(beside)}["A-GEM"] is None
 
 
 def planted_replay(table, row, multi):

@@ -40,11 +40,20 @@ from vestige.nets.classifier import Classifier, Dropout, dense
 
 
 class Images(nn.Module):
-    """Inputs as images with channels: (n, h, w) becomes (n, 1, h, w)."""
+    """Inputs as images with channels: (n, h, w) becomes (n, 1, h, w).
+
+    `channels_last` keeps the channels of a pixel beside each other in memory, and so does every layer after it: on a
+    CPU a step takes a fifth to a quarter less time (`python -m benchmarks convolutions`).
+    """
+
+    def __init__(self, *, channels_last: bool = False) -> None:
+        super().__init__()
+        self.memory_format = torch.channels_last if channels_last else torch.preserve_format
 
     def forward(self, x: Float[Tensor, "n *shape"]) -> Float[Tensor, "n c h w"]:
         """The same pixels."""
-        return x.unsqueeze(1) if x.ndim == 3 else x
+        images = x.unsqueeze(1) if x.ndim == 3 else x
+        return images.to(memory_format=self.memory_format)
 
 
 def image_shape(input_shape: Sequence[int], owner: str) -> tuple[int, int, int]:
@@ -68,7 +77,7 @@ class Table4(Classifier):
     ) -> None:
         channels, h, w = image_shape(input_shape, "Table4")
         with rng.guard(seed, "init"):
-            layers: list[nn.Module] = [Images()]
+            layers: list[nn.Module] = [Images(channels_last=True)]
             for i, width in enumerate(filters):
                 layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
                 layers += [nn.Conv2d(width, width, 3, padding=1), nn.ReLU()]
@@ -167,7 +176,7 @@ class ResNet18(Classifier):
     def __init__(self, input_shape: Sequence[int], n_outputs: int, *, seed: int, width: int = 64) -> None:
         channels, _, _ = image_shape(input_shape, "ResNet18")
         with rng.guard(seed, "init"):
-            layers: list[nn.Module] = [Images(), _convolution(channels, width, 3, 1), nn.ReLU()]
+            layers: list[nn.Module] = [Images(channels_last=True), _convolution(channels, width, 3, 1), nn.ReLU()]
             channels = width
             for stage in range(4):
                 wide = width * 2**stage

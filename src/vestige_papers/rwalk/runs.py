@@ -44,6 +44,7 @@ METHODS = {
     "iCaRL-hb1": "icarl_hb1",
     "iCaRL": "icarl",
     "GEM": "gem",
+    "A-GEM": "agem",
     "Vanilla-S": "vanilla_s",
     "EWC-S": "ewc_pp_s",
     "PI-S": "pi_s",
@@ -52,7 +53,7 @@ METHODS = {
 }
 WITHOUT = ("Vanilla", "EWC", "PI", "RWalk")
 WITH = ("Vanilla-S", "EWC-S", "PI-S", "RWalk-S")
-OWN_MEMORY = ("icarl", "icarl_hb1", "gem")  # which keep their own ways to choose and to use samples
+OWN_MEMORY = ("icarl", "icarl_hb1", "gem", "agem")  # which keep their own ways to choose and to use samples
 # Ways to read RWalk, as options of its learner.
 READINGS: dict[str, dict[str, Any]] = {
     "": {},
