@@ -138,7 +138,14 @@ def test_what_is_open_is_as_printed():
 def test_a_unit_reaches_its_learner_whole(preset):
     for row in ROWS if preset != "permuted-mnist" else (VCL, HYBRID, CORESET):
         start = RobustSetting(
-            preset=preset, data="digits", log_var=-7.0, hidden=(8,), coreset=3, train_samples=4, tasks=2
+            preset=preset,
+            data="digits",
+            log_var=-7.0,
+            hidden=(8,),
+            coreset=3,
+            train_samples=4,
+            tasks=2,
+            init="truncated_normal",
         )
         unit = filled(start, row, coreset_steps=9)
         stream = stream_of(unit, 0)
@@ -420,9 +427,9 @@ def test_training_is_cut_by_epochs_or_by_steps():
 def test_figures_share_the_units_of_fig5_and_fig6(tmp_path):
     of = {name: {u.path for u in runner.plan(name, tmp_path, seeds=2)} for name in NAMES}
     assert of["robust-fig16"] == of["robust-fig18"] <= of["robust-fig6"]
+    assert len(of["robust-fig13"] & of["robust-fig6"]) >= 3 * 2
+    assert not of["robust-fig14"] & of["robust-fig5"]  # whose weights begin otherwise
     for timed_name, name in (("robust-fig13", "robust-fig6"), ("robust-fig14", "robust-fig5")):
-        shared = of[timed_name] & of[name]
-        assert len(shared) >= 3 * 2
         assert {path.parent.name for path in of[timed_name]} == {name, "robust-fig11"}
 
 
@@ -485,6 +492,27 @@ def test_the_search_takes_the_best_mean():
     assert chosen(records)["log_var"] == -8.0
     assert "log-variance -8, " in EXPERIMENTS["robust-search"].by_rule(records).why
     assert "83.0 +- 1.0 over 3 seeds" in EXPERIMENTS["robust-search"].by_rule(records).why
+
+
+def test_runs_whose_weights_begin_otherwise_stand_beside_the_figure_and_are_not_judged():
+    fig = EXPERIMENTS["robust-fig5"]
+    arms = fig.arms(fig.presets["laptop"])
+    assert {arm.init for arm in arms} == {robust_split.AUTHORS}
+
+    def planted_at(mean, arm):
+        made = planted("robust-fig5", arm.row, with_mean(mean), init=arm.init)
+        return dataclasses.replace(made, config=made.config | fig.config(arm), head="multi")
+
+    records = [planted_at(97.0, arm) for arm in arms]
+    before = [dataclasses.replace(arm, init=None) for arm in arms]
+    assert "init" not in fig.config(before[0])  # ids of runs from before stay
+    records += [planted_at(50.0, arm) for arm in before]
+    assert fig.by_rule(records).word == "reproduced"
+    ends = {x.label: x.ours for x in fig.lines(records) if x.quantity == "A5 (%)"}
+    assert ends[VCL] == pytest.approx(97)
+    assert ends[VCL + robust_split.AS_TORCH] == pytest.approx(50)
+    timed = EXPERIMENTS["robust-fig14"]
+    assert [p.accuracy for p in timed.points(records)[VCL]] == pytest.approx([50])
 
 
 def test_fig7_takes_what_the_kept_search_found():

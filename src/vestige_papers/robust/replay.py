@@ -43,6 +43,7 @@ from vestige_papers.robust.runs import (
     run_lines,
 )
 from vestige_papers.robust.split import (
+    AUTHORS,
     LAPTOP,
     LEFT_OUT,
     LONGER,
@@ -217,10 +218,11 @@ class RobustFig12(Compared):
     needed = (VCL, VGR)
     beside = RobustFig5()
     head = "multi"
+    begins: ClassVar[str | None] = AUTHORS  # VCL's weights
 
     def plain(self, config: RobustSetting) -> RobustSetting:
         """VCL trains with a head a task."""
-        return replace(plain(config), preset="split-mnist-multi", uncertainty=False)
+        return replace(plain(config), preset="split-mnist-multi", uncertainty=False, init=self.begins)
 
 
 class RobustFig19(Compared):

@@ -61,7 +61,8 @@ class RobustSetting:
     A field that the row's method does not have is None in its unit. `ewc_epochs` are EWC's, whose training is another;
     in a unit they have become its `epochs`. `coreset_prior` is what the KL of the fit to a coreset is taken from: the
     posterior before it, or the first prior. `uncertainty` measures mutual information too, of VCL and VGR.
-    `variance_lr` is a rate of the log-variances' own; None, as in print, that of the means.
+    `variance_lr` is a rate of the log-variances' own; None, as in print, that of the means. `init` is how the weights
+    of every row begin; None as PyTorch's (`vestige_papers.robust.split` says what hangs on it).
     """
 
     row: str = ""
@@ -86,6 +87,7 @@ class RobustSetting:
     lam: float | None = None
     uncertainty: bool = False
     variance_lr: float | None = newer(None)
+    init: str | None = newer(None)
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def thinned(dataset: DataSet, nth: int) -> DataSet:
 
 def learner_of(setting: RobustSetting, stream: data.Stream, seed: int) -> methods.Learner:
     """The row's method, with everything that the setting says of it."""
-    names = (*LEARNER, *(OF_REPLAY if isinstance(setting, Replayed) else ()))
+    names = (*LEARNER, "init", *(OF_REPLAY if isinstance(setting, Replayed) else ()))
     given: dict[str, Any] = {name: getattr(setting, name) for name in names if getattr(setting, name) is not None}
     method = METHODS[setting.row]
     options = as_options(as_setting(printed(setting.preset, method).fields) | given)
@@ -227,7 +229,7 @@ class RobustRuns(OnHeldOutRows, Trained[RobustSetting]):
     """An experiment whose units are runs of one method on a stream."""
 
     rows: ClassVar[tuple[str, ...]] = ROWS
-    later: ClassVar[tuple[str, ...]] = ("variance_lr", "solver")
+    later: ClassVar[tuple[str, ...]] = ("variance_lr", "init", "solver")
     presets: ClassVar[Mapping[str, RobustSetting]]
 
     def arms(self, config: RobustSetting) -> Sequence[RobustSetting]:

@@ -151,7 +151,7 @@ class Timed(RobustFig11):
 
     def points(self, records: Sequence[Record]) -> dict[str, list[Point]]:
         """Under the figure's head."""
-        return points(under(self.head, records))
+        return points(under(self.head, [r for r in records if r.config.get("init") is None]))
 
     def facts(self, records: Sequence[Record]) -> dict[str, list[Point]]:  # type: ignore[override]
         """The points of each method."""
@@ -248,3 +248,4 @@ class RobustFig14(Timed, RobustFig12):
     )
     other_steps = OTHER_STEPS[:1]
     needed = (VCL, HYBRID)
+    begins = None

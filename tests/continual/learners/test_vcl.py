@@ -1,6 +1,7 @@
 """VCL: its loss by hand, where the posterior goes, and what a coreset may and may not touch."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,15 @@ from toys import blobs
 from vestige.continual import protocol
 from vestige.continual.learners import build
 from vestige.continual.learners.base import Outputs, Spec
-from vestige.continual.learners.vcl import VCL, CoresetConfig, CoresetOnly, VCLConfig, VCLCoreset, expected_loss
+from vestige.continual.learners.vcl import (
+    VCL,
+    CoresetConfig,
+    CoresetOnly,
+    VCLConfig,
+    VCLCoreset,
+    expected_loss,
+    maximum_likelihood,
+)
 from vestige.core import rng
 from vestige.core.errors import InputError
 from vestige.data.streams import permuted, split
@@ -60,6 +69,18 @@ def test_variances_differ_after_the_first_task_and_in_the_literal_setting_they_c
     assert high > 2 * low
     low, high = widths(variance_learning_rate=None)
     assert high < 1.2 * low, "80 steps of 1e-3: an isotropic anchor"
+
+
+def test_weights_begin_as_they_are_asked_to_in_the_first_fit_and_after_it():
+    task = next(iter(stream(train_logits="all")))
+    learner, config = make(hidden=(64,), init="truncated_normal"), VCLConfig(hidden=(64,), init="truncated_normal")
+    outputs = Outputs.every(learner.spec.n_outputs)
+    fitted = maximum_likelihood(learner.spec, replace(config, fit_steps=0), outputs, task.x, task.y, seed=0)
+    for first in (next(fitted.parameters()).detach(), learner.net.layers()[0].weight.detach()):
+        assert 0.08 < float(first.std()) < 0.1  # 0.1, cut at two deviations
+        assert float(first.abs().max()) <= 0.2
+    begun = make(hidden=(64,)).net.layers()[0].weight.detach()
+    assert not torch.equal(begun, first)
 
 
 def test_the_preset_of_the_paper_has_one_rate_for_all():

@@ -84,7 +84,6 @@ class VCLConfig(TrainConfig):
     """
 
     net: str = option("mlp", among=("mlp", "conv"))
-    init: str = option("torch", among=("torch",))
     head: str = option("fixed", among=("fixed",))
     optimizer: str = option("adam", among=("adam",))
     train_samples: int = option(10, low=1)
@@ -100,7 +99,7 @@ def maximum_likelihood(
     spec: Spec, config: VCLConfig, outputs: Outputs, x: Tensor, y: Tensor, *, seed: int
 ) -> Classifier:
     """A plain network of the same shape after `fit_steps` batches."""
-    net = build_net(config.net, spec.input_shape, spec.n_outputs, hidden=config.hidden, seed=seed)
+    net = build_net(config.net, spec.input_shape, spec.n_outputs, hidden=config.hidden, init=config.init, seed=seed)
 
     def loss(step: int) -> Tensor:
         rows = torch.randint(len(y), (min(config.fit_batch_size, len(y)),), generator=rng.fork(seed, "fit", step))
