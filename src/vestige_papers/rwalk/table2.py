@@ -39,7 +39,7 @@ class RWalkTable2(Incremental):
         ),
         "laptop": RWalkSetting(
             data="cifar100", classes_per_task=5, per_class=60, net="resnet18_reduced", epochs=3,
-            memory_per_class=None, memory_total=500, init="torch", lam=1000.0, interval=50, batch_size=10,
+            memory_per_class=None, memory_total=300, init="torch", lam=1000.0, interval=50, batch_size=10,
             validate=50, size=16,
         ),
         "paper": RWalkSetting(
@@ -50,7 +50,7 @@ class RWalkTable2(Incremental):
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "digits in place of CIFAR-100; few rows; a third of the filters",
-        "laptop": "60 of 500 training rows a class; images of 16 x 16 pixels in place of 32 x 32; a memory of 5 a "
+        "laptop": "60 of 500 training rows a class; images of 16 x 16 pixels in place of 32 x 32; a memory of 3 a "
         "class; a third of the filters; 10 held-out training rows a class in place of the test set; 3 epochs; batches "
         "of 10, GEM's own",
     }
