@@ -24,7 +24,7 @@ from vestige_papers.rwalk.runs import (
     shrunk,
 )
 from vestige_papers.rwalk.search import chosen, tried
-from vestige_papers.rwalk.table1 import CHOSEN_MNIST, PAPER_CIFAR, PAPER_MNIST
+from vestige_papers.rwalk.table1 import CHOSEN_CIFAR, CHOSEN_MNIST, PAPER_CIFAR, PAPER_MNIST
 
 NAMES = [name for name in EXPERIMENTS if name.startswith("rwalk-")]
 
@@ -225,12 +225,13 @@ def test_the_search_takes_the_best_mean_and_scores_both_heads_without_samples():
     assert {"EWC", "EWC-S"} <= {arm.row for arm in search.arms(laptop) if arm.lam == 75000.0}
 
 
-def test_table1_takes_what_the_kept_search_found():
-    records = load_all(Path(__file__).parents[2] / "reproductions" / "rwalk-search-mnist.jsonl")
+@pytest.mark.parametrize(("data", "taken"), [("mnist", CHOSEN_MNIST), ("cifar", CHOSEN_CIFAR)])
+def test_table1_takes_what_the_kept_search_found(data, taken):
+    records = load_all(Path(__file__).parents[2] / "reproductions" / f"rwalk-search-{data}.jsonl")
     assert all(r.config["validate"] for r in records)
     for row, found in tried(records).items():
         lead = max(found, key=lambda each: each.mean)
-        assert CHOSEN_MNIST[row] == RWalkChoice(**lead.set)
+        assert taken[row] == RWalkChoice(**lead.set)
 
 
 def test_the_reference_sees_all_rows_and_says_how_it_was_trained():

@@ -83,15 +83,12 @@ class RWalkSearch(Incremental):
     """Lambda, and where it is open how long to train, for a half of RWalk Table 1, on validation data."""
 
     rule = Rule(note=SEARCH)
+    choices: ClassVar[Sequence[tuple[str, RWalkChoice]]]  # (row, what is tried for it)
     seeds: ClassVar[Mapping[str, int]] = {"smoke": 3, "laptop": 3, "paper": 5}
-
-    def choices(self) -> list[tuple[str, RWalkChoice]]:
-        """(row, what is tried for it)."""
-        raise NotImplementedError
 
     def arms(self, config: RWalkSetting) -> Sequence[RWalkSetting]:
         """Every row with everything that is tried for it."""
-        units = [filled(config, row, choice) for row, choice in self.choices()]
+        units = [filled(config, row, choice) for row, choice in self.choices]
         return list(dict.fromkeys(units))  # in a smoke run settings coincide
 
     def lines(self, records: Sequence[Record]) -> list[Line]:
@@ -121,16 +118,13 @@ class RWalkSearchMNIST(RWalkSearch):
         "smoke": "digits in place of MNIST; few rows; a small network",
         "laptop": "500 of about 6000 training rows a class for the rows with samples",
     }
-
-    def choices(self) -> list[tuple[str, RWalkChoice]]:
-        """Every lambda of a row's method with every setting."""
-        return [
-            (row, RWalkChoice(lam, epochs, whole))
-            for row in ROWS
-            for lam in LAMBDAS.get(row.removesuffix("-S"), (None,))
-            for epochs, whole in SETTINGS
-            if row in WHOLE or not whole
-        ]
+    choices = tuple(
+        (row, RWalkChoice(lam, epochs, whole))
+        for row in ROWS
+        for lam in LAMBDAS.get(row.removesuffix("-S"), (None,))
+        for epochs, whole in SETTINGS
+        if row in WHOLE or not whole
+    )
 
 
 class RWalkSearchCIFAR(RWalkSearch):
@@ -147,11 +141,8 @@ class RWalkSearchCIFAR(RWalkSearch):
         "smoke": RWalkTable1CIFAR.cut["smoke"],
         "laptop": "2 of 10 tasks; 250 of 500 training rows a class; images of 16 x 16 pixels",
     }
-
-    def choices(self) -> list[tuple[str, RWalkChoice]]:
-        """Every lambda of the rows that have one."""
-        return [
-            (row, RWalkChoice(lam, CIFAR_EPOCHS))
-            for row in (*WITHOUT, *WITH)
-            for lam in LAMBDAS_CIFAR.get(row.removesuffix("-S"), ())
-        ]
+    choices = tuple(
+        (row, RWalkChoice(lam, CIFAR_EPOCHS))
+        for row in (*WITHOUT, *WITH)
+        for lam in LAMBDAS_CIFAR.get(row.removesuffix("-S"), ())
+    )
