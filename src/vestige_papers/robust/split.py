@@ -3,10 +3,11 @@
 With a head a task the paper finds VCL, VCL with a coreset, the coreset without VCL, and EWC about as good as each
 other. The figures are curves without numbers.
 
-How weights begin is not printed, and Fig. 5 and 7 hang on it. VCL's authors, whose code the paper builds on, draw
-them from a normal of deviation 0.1, cut at two; PyTorch's first layer has 0.02. The initial deviation of the posterior,
-exp(-6 / 2) = 0.05, is a fraction of the one and drowns the other, and a step of Adam moves the one by a hundredth and
-the other by a twentieth. Fig. 5, 7 and 8 begin as the authors do; runs that begin as PyTorch does stand beside them.
+How weights begin is not printed, and Fig. 5 and 7 hang on it. The code of VCL's authors draws them from a normal of
+deviation 0.1, cut at two (biases, too; here these are 0.1); PyTorch's first layer has 0.02. The initial deviation of
+the posterior, exp(-6 / 2) = 0.05, is a fraction of the one and drowns the other, and a step of Adam moves the one by a
+hundredth and the other by a twentieth. Fig. 5, 7 and 8 begin as the authors do; runs that begin as PyTorch does stand
+beside them.
 
 Deviations beside those of `runs`: on Fashion-MNIST the initial log-variance of the Bayesian networks is the one
 that `robust-search` found on validation rows, which chose the authors' weights, too.

@@ -16,10 +16,11 @@ authors of VCL start log-variances at -6, and so do we. The maximum-likelihood f
 papers do not say how long. Batches and epochs are the protocol's to say: `vestige_papers.robust.published` has those of
 Farquhar and Gal.
 
-**The first weights** are PyTorch's by default. VCL's authors draw them from a normal of deviation 0.1 cut at two
-(`init="truncated_normal"`): beside an initial noise of exp(-6 / 2) = 0.05 they are large, where PyTorch's first layer
-(0.02) is drowned, and a step of Adam moves them relatively less. With one rate for all, as printed, Split MNIST with a
-head a task ends at 97.7 so, and at 94.9 with PyTorch's (`vestige run robust-fig5`, 5 seeds).
+**The first weights** are PyTorch's by default. VCL's authors draw them, and the biases, from a normal of deviation 0.1
+cut at two (`init="truncated_normal"`, with biases of 0.1): beside an initial noise of exp(-6 / 2) = 0.05 they are
+large, where PyTorch's first layer (0.02) is drowned, and a step of Adam moves them relatively less. With one rate for
+all, as printed, Split MNIST with a head a task ends at 97.7 so, and at 94.9 with PyTorch's (`vestige run robust-fig5`,
+5 seeds).
 
 **The rate of the log-variances** is their own, `variance_learning_rate`. The papers have one rate for all, 1e-3, which
 is `variance_learning_rate=None`, the preset "paper". Adam moves a number by about its rate a step, so that the 120
