@@ -10,7 +10,7 @@ from dice import Config, Dice
 from vestige import runner
 from vestige.cli import main
 from vestige.runner.claims import Claim, Finding, Rule, Verdict, with_cuts
-from vestige.runner.experiment import outdated
+from vestige.runner.experiment import EARLIER, outdated
 from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.report import gather, reproductions
 from vestige.runner.report.page import report
@@ -178,6 +178,25 @@ def test_a_figure_whose_reference_has_changed_since_is_shown_and_waits_for_it(mo
     for item in ("Table 0", "Figure 0"):
         (row,) = [line for line in document.splitlines() if f"| {item} |" in line]
         assert row.endswith("| version 1, waits for dice |")
+
+
+def test_runs_of_a_preset_that_has_changed_as_a_whole_are_shown_without_the_cuts_of_today(monkeypatch, tmp_path):
+    monkeypatch.setitem(EXPERIMENTS, "dice", Table())
+    monkeypatch.setitem(EXPERIMENTS, "dice-figure", Figure())
+    made = list(runner.run(runner.plan("dice", tmp_path, preset="laptop")))
+    command = "vestige run dice --preset laptop --seeds 2"
+    records = [replace(f.record, details=f.record.details | {"command": command}) for f in made]
+    assert not Table().earlier(records)
+
+    monkeypatch.setattr(Table, "arms", lambda self, config: [Config(7, (6,)), Config(9, (8,))])
+    assert Table().earlier(records)
+    assert Table().cuts(records)[-1] == EARLIER
+    assert "the preset has other settings now" in Table().verdict(records).why
+    assert [len(own) for own in belonging("dice-figure", records).values()] == [4], "a figure is not dropped"
+    own = [replace(r, details={"command": f"{command} --set throws=5"}) for r in records]
+    assert not Table().earlier(own)  # settings of somebody's own
+    assert EARLIER not in Table().cuts(own)
+    assert belonging("dice-figure", own) == {}
 
 
 def test_what_was_never_run_has_nothing_in_its_place():

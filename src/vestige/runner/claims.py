@@ -181,7 +181,7 @@ def need(found: Iterable[str], wanted: Iterable[str]) -> None:
     """Refuse to judge unless everything wanted was run."""
     found = list(found)
     if not set(wanted) <= set(found):
-        raise NotJudged(f"Only {', '.join(found) or 'nothing'} has been run.")
+        raise NotJudged(f"Only {', '.join(found)} has been run." if found else "No run of today's setting is there.")
 
 
 class Rule:

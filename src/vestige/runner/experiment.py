@@ -39,6 +39,7 @@ OnProgress = Callable[[float, str], None]
 PRESETS = ("smoke", "laptop", "paper")
 # Fields of a configuration that name a unit by their value alone.
 NAMING = ("row", "method", "learner.method")
+EARLIER = "earlier settings of the preset"  # what is told of a run in place of today's cuts
 LEVEL = 0.95
 BEYOND = f"by more than the {LEVEL:.0%} Student interval of the paired difference over seeds"  # what `above` says
 
@@ -182,10 +183,17 @@ class Experiment(ABC, Generic[C]):
         lacking = [config for config, earlier in outdated(asked, run) if earlier is None]
         if ran and lacking:
             cuts.append(f"{len(asked) - len(lacking)} of {len(asked)} runs of a seed")
-        return [*cuts, *filter(None, self.cut.get(preset, "").split("; "))]
+        return [*cuts, *([EARLIER] if self.earlier(records) else filter(None, self.cut.get(preset, "").split("; ")))]
+
+    def earlier(self, records: Sequence[Record]) -> bool:
+        """Whether a preset made all of them, with nothing set beside it, that asks for none of them any more."""
+        asked = self._asked(self.preset_of(records))
+        return bool(asked) and all(by_preset(record) and record.config not in asked for record in records)
 
     def waits(self, records: Sequence[Record]) -> dict[str, str]:
         """The runs that the preset has changed since these were made, by name, with what differs."""
+        if self.earlier(records):
+            return {"all runs": "all runs: the preset has other settings now"}
         asked, run = self._asked(self.preset_of(records)), [record.config for record in records]
         if not any(config in run for config in asked):  # settings of somebody's own
             return {}
@@ -274,6 +282,11 @@ def _commanded(record: Record) -> str:
     """The preset in a Record's command."""
     found = re.search(r"--preset (\S+)", str(record.details.get("command", "")))
     return found[1] if found else ""
+
+
+def by_preset(record: Record) -> str:
+    """The preset that made a Record with nothing set beside it, or nothing."""
+    return "" if re.search(r"--(?:set|grid) ", str(record.details.get("command", ""))) else _commanded(record)
 
 
 def line(

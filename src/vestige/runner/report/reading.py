@@ -27,7 +27,7 @@ from vestige.continual.audit import from_record
 from vestige.continual.record import Record, latest, load_all, save_all
 from vestige.core import InputError, StoreError, VestigeWarning
 from vestige.runner.claims import Verdict
-from vestige.runner.experiment import NAMING, PRESETS, Experiment, Line, grouped, line, outdated
+from vestige.runner.experiment import NAMING, PRESETS, Experiment, Line, by_preset, grouped, line, naming, outdated
 from vestige.runner.registry import EXPERIMENTS
 
 # How a file that is a Record begins; other JSON in a folder is not ours to judge.
@@ -181,11 +181,16 @@ def belonging(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
         ]
         former = [config for config in run if config not in theirs]
         whole: list[dict[str, Any]] = []
-        for arms in asked:
+        for preset, arms in zip(PRESETS, asked, strict=True):
             there = [config for config in arms if config in run]
             instead = [before for _, before in outdated(arms, [*there, *former]) if before is not None]
             if there and len(there) + len(instead) == len(arms):
                 whole += [*there, *instead]
+            elif not there:  # what the preset once asked for, under the same names
+                names = {naming(config) for config in arms}
+                made = [r.config for r in found if r.config in former and by_preset(r) == preset]
+                shown = [config for config in made if naming(config) in names]
+                whole += shown if {naming(config) for config in shown} == names else []
         found = [r for r in found if r.config in whole and r.seed < experiment.seeds["laptop"]]
     return by_setting(sorted(found, key=lambda record: record.seed))
 
