@@ -134,5 +134,5 @@ def test_what_was_not_run_is_not_judged():
     assert Lacking().by_rule([first]).why == "Only a has been run."
     assert Lacking().by_rule([]).word == "not judged"
     assert Lacking().by_rule([second, first]).why == "Holds: it is there. Well."
-    with pytest.raises(NotJudged, match="No run of today.s setting is there"):
+    with pytest.raises(NotJudged, match="No run of today"):
         need([], ["a"])
