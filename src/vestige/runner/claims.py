@@ -13,6 +13,9 @@ and "partly" are put together from `those`, `half`, `some` and `in_one_case` wit
 words. What only serves the condition for "partly" stands in `beside`. A rule that turns out to be wrong is replaced
 together with the reason, and its verdict stays visible: `Rule(..., earlier=the_old_one, because="...")`.
 
+How far a verdict hangs on chance is asked by leaving out one seed after the other: `Experiment.verdict` says whether it
+stays, and whether the same claims hold.
+
 What is said of a result is said in one sentence, which carries what the runs lack of the published setting: "partly,
 with 3 of 10 seeds and 500 of about 6000 training rows a class: 2 of 4 claims hold." One seed is "preliminary" whatever
 its numbers say, and a run of the preset `smoke` has "no verdict": `Experiment.verdict` decides both.
@@ -21,7 +24,7 @@ its numbers say, and a run of the preset `smoke` has "no verdict": `Experiment.v
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any, Literal, NamedTuple
 
@@ -43,18 +46,27 @@ NAMED = 2  # cuts that are named in the sentence of a verdict; the others stand 
 class Verdict:
     """Whether the paper's finding came out, by the experiment's own rule, on what ground, and with what cut.
 
-    `claims` says how many claims hold, `cut` what the runs lack of the published setting, as it follows the word.
+    `claims` says how many claims hold, `cut` what the runs lack of the published setting, as it follows the word;
+    `held` is whether each claim holds, by its letter and case; `hangs_on` are the seeds without any one of which the
+    word would be another, None where there are too few to leave one out.
     """
 
     word: Word
     why: str
     claims: str = ""
     cut: str = ""
+    held: Mapping[str, bool] = field(default_factory=dict, hash=False)
+    hangs_on: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         head = ", ".join(filter(None, (self.word, self.cut)))
         said = " ".join(filter(None, (f"{self.claims}." if self.claims else "", self.why)))
         return f"{head}: {said}" if said else f"{head}."
+
+    def same_claims(self, other: Verdict) -> bool:
+        """Whether the word is the same, and the same claims hold in every case that both have measured."""
+        both = self.held.keys() & other.held.keys()
+        return self.word == other.word and all(self.held[each] == other.held[each] for each in both)
 
     def sentence(self, item: str) -> str:
         """The first sentence of a page on `item`, a table or a figure: how it stands, with what cut, on what ground."""
@@ -227,9 +239,9 @@ class Rule:
         if self.earlier is not None:
             why += f" By the earlier rule: {self.earlier.judge(facts).word}."
         claims = _counted([each for each in found.values() if each])
-        if self.reproduced.holds(found):
-            return Verdict("reproduced", why, claims)
-        return Verdict("partly" if self.partly.holds(found) else "not", why, claims)
+        held = {f"{letter} {f.case}".rstrip(): bool(f.holds) for letter, each in found.items() for f in each}
+        word: Word = "reproduced" if self.reproduced.holds(found) else "partly" if self.partly.holds(found) else "not"
+        return Verdict(word, why, claims, held=held)
 
     def _all(self, *, named: bool) -> Condition:
         """Every claim that is asked for and was measured holds."""

@@ -8,7 +8,8 @@ configuration is a frozen dataclass of plain values, whole: what ran is what is 
 `by_rule` applies the rule to whatever it is given; `verdict` is what is said of it. A run of the preset `smoke` has no
 verdict, for it only shows that the code works; where all or most runs have one seed it is preliminary; and every
 verdict names what was cut: seeds and runs of a seed are counted, the rest is the experiment's own `cut`. Records whose
-configuration is no more the preset's are shown, and the verdict says which run they wait for.
+configuration is no more the preset's are shown, and the verdict says which run they wait for. Where there are three
+seeds the rule is applied without each of them in turn, and the verdict says which of them decide.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ PRESETS = ("smoke", "laptop", "paper")
 # Fields of a configuration that name a unit by their value alone.
 NAMING = ("row", "method", "learner.method")
 EARLIER = "earlier settings of the preset"  # what is told of a run in place of today's cuts
+LEAST_LEFT_OUT = 3  # seeds, for one of them to be left out: of two the one that is left has no spread
 LEVEL = 0.95
 BEYOND = f"by more than the {LEVEL:.0%} Student interval of the paired difference over seeds"  # what `above` says
 
@@ -156,11 +158,21 @@ class Experiment(ABC, Generic[C]):
             return Verdict("no verdict", "The run shows that the code works; --preset laptop is judged.", TOO_SMALL)
         found, cut = self.by_rule(records), with_cuts(self.cuts(records))
         waits = "; ".join(self.waits(records).values())
-        why = " ".join(filter(None, (found.why, f"Waits for a new run of {waits}." if waits else "")))
+        without = self.without_one_seed(records) if found.claims else {}
+        told = filter(None, (found.why, hanging(found, without), f"Waits for a new run of {waits}." * bool(waits)))
+        why = " ".join(told)
+        hangs_on = tuple(seed for seed, other in without.items() if other.word != found.word) if without else None
         runs = grouped(records, lambda record: json.dumps(record.config, sort_keys=True)).values()
         if 2 * sum(len(each) == 1 for each in runs) < len(records):
-            return dataclasses.replace(found, why=why, cut=cut)
+            return dataclasses.replace(found, why=why, cut=cut, hangs_on=hangs_on)
         return Verdict("preliminary", why, ", ".join(filter(None, (f"{found.word} so far", found.claims))), cut)
+
+    def without_one_seed(self, records: Sequence[Record]) -> dict[int, Verdict]:
+        """seed -> what the rule says of the runs of all others; nothing where there are fewer than three seeds."""
+        seeds = sorted({record.seed for record in records})
+        if len(seeds) < LEAST_LEFT_OUT:
+            return {}
+        return {seed: self.by_rule([record for record in records if record.seed != seed]) for seed in seeds}
 
     def preset_of(self, records: Sequence[Record]) -> str:
         """The smallest preset that any of `records` was run with: as its command says, else as its configuration is."""
@@ -262,6 +274,29 @@ def outdated(
         same = [other for other in others if {f: v for f, v in other.items() if isinstance(v, str)} == words]
         pairs.append((config, min(same, key=lambda other: len(_changed(other, config)), default=None)))
     return pairs
+
+
+def hanging(found: Verdict, without: Mapping[int, Verdict]) -> str:
+    """What becomes of a verdict when one seed is left out, `without` each of them in turn; of none nothing."""
+    if not without:
+        return ""
+    every = f"Without any one of the {len(without)} seeds"
+    others = {seed: other for seed, other in without.items() if other.word != found.word}
+    if others:
+        said: dict[str, list[int]] = {}
+        for seed, other in others.items():
+            said.setdefault(", ".join(filter(None, (other.word, other.claims))), []).append(seed)
+        told = [f"without {_either(left)} it is {words}" for words, left in said.items()]
+        return f"It hangs on single seeds: {'; '.join(told)}."
+    moved = [seed for seed, other in without.items() if not found.same_claims(other)]
+    if moved:
+        return f"{every} it is {found.word}, too; other claims or cases hold without {_either(moved)}."
+    return f"{every} the same claims hold."
+
+
+def _either(seeds: Iterable[int]) -> str:
+    *first, last = map(str, seeds)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def naming(config: Mapping[str, Any]) -> str:

@@ -69,10 +69,10 @@ def test_a_folder_without_records_is_refused(tmp_path, capsys):
 
 def test_the_index_links_to_a_page_for_each_paper(folder):
     link = "docs/reproductions/dice.md#dice-table-0"
-    assert f"| [dice]({link}) | Table 0 | **reproduced** | paper | 3 | version 1 |" in index(folder)
+    assert f"| [dice]({link}) | Table 0 | **reproduced** | paper | 3 | the same | version 1 |" in index(folder)
     assert "Pages: [dice](docs/reproductions/dice.md)." in index(folder)
     assert "## dice: Table 0\n" in page(folder)
-    assert "One seed" not in index(folder)
+    assert "## One seed" not in index(folder)
 
 
 def test_one_seed_stands_apart_from_several(folder):
@@ -88,7 +88,7 @@ def test_the_first_edition_is_called_so(folder):
         found = Record.load(path)
         path.unlink()
         replace(found, version=FIRST_EDITION).save(path.with_name(f"{found.seed}.json"))
-    assert "| paper | 3 | first edition |" in index(folder)
+    assert "| paper | 3 | the same | first edition |" in index(folder)
     assert "seeds 0-2; first edition" in page(folder)
 
 

@@ -46,7 +46,7 @@ def reproductions(folder: str | Path) -> dict[str, str]:
         undefined=StrictUndefined,
     )
     templates.filters |= {"anchor": anchor, "editions": standing, "left_out": left_out, "made": made}
-    templates.filters |= {"finding": finding, "paper": paper_of, "preset": preset_of}
+    templates.filters |= {"finding": finding, "left_seed": left_seed, "paper": paper_of, "preset": preset_of}
     templates.globals |= {"folder": PAGES, "lines_table": lines_table}
     papers = {paper: [g for g in found if paper_of(g) == paper] for paper in sorted(set(map(paper_of, found)))}
     several, one = ([g for g in found if (len(g.seeds) > 1) == many] for many in (True, False))
@@ -67,7 +67,19 @@ def finding(groups: Sequence[Group]) -> str:
     words = Counter[str](group.verdict.word for group in groups if group.verdict is not None)
     told = [f"{n} **{word}**{NOTED.get(word, '')}" for word in STANDS if (n := words[word])]
     both = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
-    return f"{len(groups)} row{'s' * (len(groups) > 1)}: {both}."
+    asked = [g.verdict.hangs_on for g in groups if g.verdict is not None and g.verdict.hangs_on is not None]
+    stay = (
+        f" The verdict of {asked.count(())} of the {len(asked)} with three seeds or more stays whichever is left out."
+    )
+    return f"{len(groups)} row{'s' * (len(groups) > 1)}: {both}.{stay * bool(asked)}"
+
+
+def left_seed(group: Group) -> str:
+    """What becomes of a verdict when one seed is left out: "the same", or without which it is another."""
+    hangs_on = None if group.verdict is None else group.verdict.hangs_on
+    if hangs_on is None:
+        return "-"
+    return f"hangs on {_spans(hangs_on)}" if hangs_on else "the same"
 
 
 def standing(group: Group) -> str:
