@@ -239,9 +239,9 @@ class Rule:
         if self.earlier is not None:
             why += f" By the earlier rule: {self.earlier.judge(facts).word}."
         claims = _counted([each for each in found.values() if each])
-        held = {f"{letter} {f.case}".rstrip(): bool(f.holds) for letter, each in found.items() for f in each}
+        by_case = {f"{letter} {f.case}".rstrip(): bool(f.holds) for letter, each in found.items() for f in each}
         word: Word = "reproduced" if self.reproduced.holds(found) else "partly" if self.partly.holds(found) else "not"
-        return Verdict(word, why, claims, held=held)
+        return Verdict(word, why, claims, held=by_case)
 
     def _all(self, *, named: bool) -> Condition:
         """Every claim that is asked for and was measured holds."""

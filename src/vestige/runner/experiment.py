@@ -159,7 +159,7 @@ class Experiment(ABC, Generic[C]):
         found, cut = self.by_rule(records), with_cuts(self.cuts(records))
         waits = "; ".join(self.waits(records).values())
         without = self.without_one_seed(records) if found.claims else {}
-        told = filter(None, (found.why, hanging(found, without), f"Waits for a new run of {waits}." * bool(waits)))
+        told = filter(None, (hanging(found, without), found.why, f"Waits for a new run of {waits}." * bool(waits)))
         why = " ".join(told)
         hangs_on = tuple(seed for seed, other in without.items() if other.word != found.word) if without else None
         runs = grouped(records, lambda record: json.dumps(record.config, sort_keys=True)).values()
@@ -286,11 +286,11 @@ def hanging(found: Verdict, without: Mapping[int, Verdict]) -> str:
         said: dict[str, list[int]] = {}
         for seed, other in others.items():
             said.setdefault(", ".join(filter(None, (other.word, other.claims))), []).append(seed)
-        told = [f"without {_either(left)} it is {words}" for words, left in said.items()]
+        told = [f"without seed {_either(left)} it is {words}" for words, left in said.items()]
         return f"It hangs on single seeds: {'; '.join(told)}."
     moved = [seed for seed, other in without.items() if not found.same_claims(other)]
     if moved:
-        return f"{every} it is {found.word}, too; other claims or cases hold without {_either(moved)}."
+        return f"{every} it is {found.word}, too; other claims or cases hold without seed {_either(moved)}."
     return f"{every} the same claims hold."
 
 

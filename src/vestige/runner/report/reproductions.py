@@ -79,7 +79,7 @@ def left_seed(group: Group) -> str:
     hangs_on = None if group.verdict is None else group.verdict.hangs_on
     if hangs_on is None:
         return "-"
-    return f"hangs on {_spans(hangs_on)}" if hangs_on else "the same"
+    return f"hangs on seed{'s' * (len(hangs_on) > 1)} {_spans(hangs_on)}" if hangs_on else "the same"
 
 
 def standing(group: Group) -> str:
