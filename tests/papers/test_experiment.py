@@ -11,6 +11,8 @@ from vestige.continual.record import Record, latest, load_all
 from vestige.ratios import Logistic
 from vestige.runner.experiment import PRESETS, line
 from vestige.runner.registry import EXPERIMENTS
+from vestige.runner.report.reading import belonging, gather
+from vestige.runner.report.reproductions import MISSES
 
 
 def test_a_line_has_mean_and_standard_error():
@@ -87,3 +89,10 @@ def test_what_is_kept_is_whole_and_lies_under_its_experiment():
         assert {record.config["experiment"] for record in records} == {file.stem}
         assert file.stem in EXPERIMENTS
         assert [record.id for record in latest(records)] == [record.id for record in records], "each run once, in order"
+
+
+def test_every_miss_among_what_is_kept_says_what_it_rests_on():
+    kept = gather([Path(__file__).parents[2] / "reproductions"])
+    for name, experiment in EXPERIMENTS.items():
+        for runs in belonging(name, kept).values():
+            assert experiment.grounds or experiment.verdict(runs).word not in MISSES, name

@@ -99,6 +99,9 @@ class Experiment(ABC, Generic[C]):
     item: ClassVar[str]  # "CDRE Fig. 2a"
     # The claims that are checked, and when it counts as reproduced, partly, or not.
     rule: ClassVar[Rule] = Rule(note="It has no rule.")
+    # What a miss rests on: the check that shows that a claim does not hold, or what is open. It is said of the Records
+    # that are kept, on the pages about them.
+    grounds: ClassVar[str] = ""
     presets: ClassVar[Mapping[str, Any]]  # smoke, laptop, paper -> C
     seeds: ClassVar[Mapping[str, int]]
     # What a preset has in place of the published setting: phrases that can follow "with", the gravest first, apart by

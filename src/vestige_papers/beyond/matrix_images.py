@@ -62,6 +62,10 @@ class BeyondMatrixImages(GeneratorRuns):
     """Beyond the papers: does a vestige rank image generators as held-out data does?"""
 
     name, item = "beyond-matrix-images", "Agreement of the two views on images"
+    grounds = (
+        "Within a class a vestige's order is not the oracle's to what was asked, and yet the two agree with FID "
+        "alike: what they disagree on FID does not decide."
+    )
     rule = Rule(
         Claim(
             "within a class, over generators and steps, Kendall's tau between FID and the vestige's smoothed JS is at "

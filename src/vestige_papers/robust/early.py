@@ -307,6 +307,10 @@ class RobustFig2(EarlyFigure):
     """Farquhar and Gal Fig. 2: entropy of predictions on task B, early in training."""
 
     name, item = "robust-fig2", "Farquhar and Gal Fig. 2"
+    grounds = (
+        "The direction is found beyond doubt, the factor by no reading: of the first batch, of all, expected, at "
+        "the posterior mean or on test rows, entropies of the two settings are less than three times apart."
+    )
     rule = larger_by(ORDERS, "entropy early in task B, permuted over split")
     quantity, words, larger = "entropy_predictive", "entropy (nats)", "permuted"
 

@@ -220,6 +220,10 @@ class RobustFig5(MultiHead):
         ),
         *MultiHead.rule.claims,
     )
+    grounds = (
+        "VCL, VCL with a coreset and EWC end above 95 % in every seed. The coreset alone misses it by the last "
+        "task of single seeds, which hangs on the 40 rows that are kept of it."
+    )
     presets: ClassVar[Mapping[str, RobustSetting]] = {
         "smoke": replace(SMOKE, preset="split-mnist-multi"),
         "laptop": replace(LAPTOP, preset="split-mnist-multi", init=AUTHORS, **LONGER),
@@ -237,6 +241,10 @@ class RobustFig7(MultiHead):
     """Farquhar and Gal Fig. 7: multi-headed Split Fashion-MNIST."""
 
     name, item = "robust-fig7", "Farquhar and Gal Fig. 7"
+    grounds = (
+        "It is VCL without a coreset that falls behind, and by the first task alone, which it forgets in most "
+        "seeds and not in all; the other three end within the points asked for."
+    )
     presets: ClassVar[Mapping[str, RobustSetting]] = {
         "smoke": replace(SMOKE, preset="split-fashion-mnist-multi"),
         "laptop": replace(LAPTOP, preset="split-fashion-mnist-multi", **FASHION),
@@ -332,6 +340,11 @@ class RobustFig6(SingleHead):
     """Farquhar and Gal Fig. 6: single-headed Split MNIST."""
 
     name, item = "robust-fig6", "Farquhar and Gal Fig. 6"
+    grounds = (
+        "How near the coreset variants end is decided by which prior holds the fit to the coreset, which is not "
+        "printed: by one reading VCL with a coreset is behind, by the other it leads. They are not the same by "
+        "either."
+    )
     presets: ClassVar[Mapping[str, RobustSetting]] = {
         "smoke": replace(SMOKE, uncertainty=True),
         "laptop": replace(LAPTOP, uncertainty=True),

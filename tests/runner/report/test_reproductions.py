@@ -128,6 +128,21 @@ def test_two_presets_are_two_sections_whose_numbers_do_not_mix(folder):
         assert f"dice.md#{anchor(f'dice: Table 0 ({words})')})" in index(folder)
 
 
+@pytest.mark.parametrize(("grounds", "said"), [("The die is loaded.", "The die is loaded."), ("", "not known.")])
+def test_a_miss_has_its_grounds_or_says_that_they_are_not_known(monkeypatch, tmp_path, grounds, said):
+    monkeypatch.setattr(Dice, "grounds", grounds)
+    monkeypatch.setitem(EXPERIMENTS, "dice", Dice())
+    list(runner.run(runner.plan("dice", tmp_path, preset="paper", seeds=2, overrides={"bias": 1.0})))
+    assert f"What does not hold, and why: {said}" in page(tmp_path)
+    assert f"- [dice](docs/reproductions/dice.md#dice-table-0), **not**: {said}" in index(tmp_path)
+
+
+def test_what_holds_has_no_grounds(monkeypatch, folder):
+    monkeypatch.setattr(Dice, "grounds", "The die is loaded.")
+    assert "loaded" not in page(folder) + index(folder)
+    assert "What does not hold" not in index(folder)
+
+
 def test_seeds_are_told_in_spans():
     records = [Record({}, seed, versions={}) for seed in (0, 1, 2, 5, 7, 8)]
     assert made(records) == "6 Records, seeds 0-2, 5, 7-8; version 1."

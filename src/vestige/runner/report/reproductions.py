@@ -24,6 +24,7 @@ from vestige.runner.report.sections import commands, left_out, lines_table
 
 INDEX, PAGES = "REPRODUCTIONS.md", "docs/reproductions"
 NOTED = {"preliminary": " (one seed of all or most runs)", "no verdict": " (too small to judge)"}
+MISSES = ("partly", "not")  # verdicts that want grounds
 MOST_COMMANDS = 3  # that made the Records of an experiment, the shortest of them; the others are counted
 
 
@@ -48,6 +49,7 @@ def reproductions(folder: str | Path) -> dict[str, str]:
     templates.filters |= {"anchor": anchor, "editions": standing, "left_out": left_out, "made": made}
     templates.filters |= {"finding": finding, "left_seed": left_seed, "paper": paper_of, "preset": preset_of}
     templates.globals |= {"folder": PAGES, "lines_table": lines_table}
+    templates.tests["missed"] = missed
     papers = {paper: [g for g in found if paper_of(g) == paper] for paper in sorted(set(map(paper_of, found)))}
     several, one = ([g for g in found if (len(g.seeds) > 1) == many] for many in (True, False))
     index, page = templates.get_template("index.md"), templates.get_template("paper.md")
@@ -80,6 +82,11 @@ def left_seed(group: Group) -> str:
     if hangs_on is None:
         return "-"
     return f"hangs on seed{'s' * (len(hangs_on) > 1)} {_spans(hangs_on)}" if hangs_on else "the same"
+
+
+def missed(group: Group) -> bool:
+    """Whether some claim does not hold."""
+    return group.verdict is not None and group.verdict.word in MISSES
 
 
 def standing(group: Group) -> str:
