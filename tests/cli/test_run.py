@@ -54,6 +54,15 @@ def test_fields_can_be_set(dice, tmp_path, capsys):
     assert 10 < found["lines"][0]["ours"] < 17
 
 
+def test_a_part_is_run_and_told_of_as_one(monkeypatch, dice, tmp_path, capsys):
+    two = Dice.presets | {"laptop": Dice.presets["laptop"].__class__(sides=(6, 8))}
+    monkeypatch.setattr(Dice, "presets", two)
+    part = answer(["dice", "--only", "sides=[8]", "--out", str(tmp_path)], capsys)
+    assert len(part["records"]) == 2
+    assert "1 of 2 runs of a seed" in part["cut"]
+    assert set(part["records"]) < set(answer(["dice", "--out", str(tmp_path)], capsys)["records"])
+
+
 def test_files_of_ones_own_have_options(tmp_path, capsys):
     files = {"--real": 0.0, "--fake": 0.3}
     for option, mean in files.items():
@@ -151,6 +160,8 @@ def test_a_grid_from_the_command_to_the_record(monkeypatch, tmp_path, capsys):
         (["dice", "--set", "bias=high"], "must be float"),
         (["dice", "--seeds", "0"], "'seeds'"),
         (["dice", "--workers", "-1"], "'workers'"),
+        (["dice", "--only", "bias"], "'only' of vestige run must be FIELD=VALUE"),
+        (["dice", "--only", "bias=2"], "a value that a run has (bias=0.0)"),
         (["dice", "--grid", "bias"], "'grid' of vestige run must be FIELD=VALUE"),
         (["dice", "--grid", "bias=1,2"], "must be for an experiment with a validation score"),
         (["dice", "--device", "tpu"], "'device'"),

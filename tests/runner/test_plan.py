@@ -56,6 +56,30 @@ def test_a_plan_has_every_seed_of_the_preset(toy, tmp_path):
     assert runner.plan("toy", tmp_path)[0].config.steps == 9
 
 
+def test_a_part_of_the_units_can_be_asked_for(tmp_path):
+    def rows(**only):
+        units = runner.plan("rwalk-table1-mnist", tmp_path, seeds=2, only=only)
+        return [(unit.seed, unit.config.row, unit.config.lam) for unit in units]
+
+    assert rows(row="EWC") == [(0, "EWC", 750000.0), (1, "EWC", 750000.0)]
+    assert rows(row=["PI", "EWC"], lam=100.0) == [(0, "PI", 100.0), (1, "PI", 100.0)]
+    assert {row for _, row, lam in rows(lam=None)} == {"Vanilla", "iCaRL-hb1", "iCaRL", "Vanilla-S", "joint"}
+    assert {row for _, row, _ in rows(hidden=[256, 256])} == {row for _, row, _ in rows()}, "a list that is a value"
+    whole = {unit.path for unit in runner.plan("rwalk-table1-mnist", tmp_path, seeds=2)}
+    (part,) = runner.plan("rwalk-table1-mnist", tmp_path, seeds=1, only={"row": "iCaRL-hb1"})
+    assert part.path in whole, "the same units as when all are run"
+    assert part.command == "run rwalk-table1-mnist --preset laptop --seeds 1 --only 'row=\"iCaRL-hb1\"'"
+
+
+def test_a_part_that_is_empty_is_refused_with_what_there_is(tmp_path):
+    with pytest.raises(InputError, match=r"row=\"EWC\".* or row=.*Got row=\"ECW\" instead"):
+        runner.plan("rwalk-table1-mnist", tmp_path, only={"row": "ECW"})
+    with pytest.raises(InputError, match="'row'"):
+        runner.plan("rwalk-table1-mnist", tmp_path, only={"rows": "EWC"})
+    with pytest.raises(InputError, match=r"lam=100\.0.*Got lam=1 instead"):
+        runner.plan("rwalk-table1-mnist", tmp_path, only={"row": "PI", "lam": 1})
+
+
 def test_early_seeds_are_whole_before_late_ones_begin(tmp_path):
     units = runner.plan("rwalk-table1-mnist", tmp_path, seeds=2)
     first, second = units[: len(units) // 2], units[len(units) // 2 :]

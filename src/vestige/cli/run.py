@@ -44,6 +44,9 @@ class RunVerb(output.Verb):
     """How many seeds, in place of the preset's own number."""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=VALUE")] = ()
     """Replace a field of the configuration; may be given several times."""
+    only: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=A,B,...")] = ()
+    """Run only the units whose field has one of these values, such as row=EWC; may be given several times, for several
+    fields."""
     grid: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=A,B,...")] = ()
     """Try several values of a field on validation data with three seeds or more, run the best on the test set, and
     store all that was tried; may be given several times: every combination is tried. A list as one value is written in
@@ -95,6 +98,7 @@ class RunVerb(output.Verb):
             )
         given: dict[str, Any] = {"preset": self.preset, "seeds": self.seeds}
         given["overrides"] = {key: runner.parse(value) for key, value in dict(map(_pair, self.set)).items()}
+        given["only"] = {key: runner.parse(value) for key, value in (_pair(text, "only") for text in self.only)}
         own = {"real": self.real, "fake": self.fake, "features": self.features}
         given["overrides"] |= {key: str(path) for key, path in own.items() if path is not None}
         tried = {key: runner.parse(value) for key, value in (_pair(text, "grid") for text in self.grid)}

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -71,15 +72,23 @@ def plan(
     preset: str = "laptop",
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
+    only: Mapping[str, Any] | None = None,
 ) -> list[Unit]:
-    """The units of experiment `name`, seed by seed, so that early seeds are whole before late ones begin."""
+    """The units of experiment `name`, seed by seed, so that early seeds are whole before late ones begin.
+
+    `only` leaves those whose field has this value, or one of a list of them, in every field that is named.
+    """
     experiment = EXPERIMENTS[checks.one_of(name, EXPERIMENTS, "name", "vestige run")]
-    arms, count = arms_and_seeds(experiment, preset, seeds, overrides or {})
-    return units_of(experiment, arms, range(count), out, command_of(name, preset, count, overrides or {}))
+    arms, count = arms_and_seeds(experiment, preset, seeds, overrides or {}, only or {})
+    return units_of(experiment, arms, range(count), out, command_of(name, preset, count, overrides or {}, only or {}))
 
 
 def arms_and_seeds(
-    experiment: Experiment[Any], preset: str, seeds: int | None, overrides: Mapping[str, Any]
+    experiment: Experiment[Any],
+    preset: str,
+    seeds: int | None,
+    overrides: Mapping[str, Any],
+    only: Mapping[str, Any],
 ) -> tuple[list[Any], int]:
     """The units of one seed, and how many seeds there are."""
     config = configured(experiment, preset, overrides)
@@ -87,13 +96,33 @@ def arms_and_seeds(
     if not (arms := list(experiment.arms(config))):
         given = ", ".join(f"{key}={value}" for key, value in overrides.items())
         checks.refuse("set", f"vestige run {experiment.name}", "values that leave at least one run", given)
+    for name, wanted in only.items():
+        arms = _those_with(name, wanted, arms, f"vestige run {experiment.name}")
     return arms, count
 
 
-def command_of(name: str, preset: str, seeds: int, overrides: Mapping[str, Any]) -> str:
+def _those_with(name: str, wanted: Any, arms: Sequence[Any], where: str) -> list[Any]:  # noqa: ANN401
+    """The arms whose field `name` is `wanted` or among it, as JSON has them."""
+    checks.one_of(name, sorted({f.name for arm in arms for f in fields(arm)}), "only", where)
+    of_each = [json.loads(json.dumps(getattr(arm, name, None))) for arm in arms]
+    left = [
+        arm
+        for arm, own in zip(arms, of_each, strict=True)
+        if own == wanted or own in (wanted if isinstance(wanted, list) else [])
+    ]
+    if not left:
+        there = " or ".join(sorted({f"{name}={json.dumps(own)}" for own in of_each}))
+        checks.refuse("only", where, f"a value that a run has ({there})", f"{name}={json.dumps(wanted)}")
+    return left
+
+
+def command_of(
+    name: str, preset: str, seeds: int, overrides: Mapping[str, Any], only: Mapping[str, Any] | None = None
+) -> str:
     """The words after `vestige` that run it."""
     changed = "".join(f" --set {key}={json.dumps(value)}" for key, value in overrides.items())
-    return f"run {name} --preset {preset} --seeds {seeds}{changed}"
+    part = "".join(f" --only {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in (only or {}).items())
+    return f"run {name} --preset {preset} --seeds {seeds}{changed}{part}"
 
 
 def units_of(
@@ -214,11 +243,12 @@ def search(
     preset: str = "laptop",
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
+    only: Mapping[str, Any] | None = None,
     tasks: int | None = None,
 ) -> Search:
     """The search of `grid`, fields to values, for experiment `name`; several fields give their product.
 
-    `tasks` chooses by the first tasks alone.
+    `only` is that of `plan`; `tasks` chooses by the first tasks alone.
     """
     experiment = EXPERIMENTS[checks.one_of(name, EXPERIMENTS, "name", "vestige run")]
     judge = _validated(experiment)
@@ -228,7 +258,7 @@ def search(
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     if not points:
         raise InputError("The 'grid' of vestige run must give each field a value. Got none instead.")
-    table = [arms_and_seeds(experiment, preset, seeds, {**(overrides or {}), **point}) for point in points]
+    table = [arms_and_seeds(experiment, preset, seeds, {**(overrides or {}), **point}, only or {}) for point in points]
     count = table[0][1]
     if len({len(arms) for arms, _ in table}) > 1:
         raise InputError(
@@ -241,7 +271,7 @@ def search(
     tasks = None if tasks is None else checks.whole(tasks, "grid_tasks", "vestige run", low=1)
     words = "".join(f" --grid {key}={','.join(map(json.dumps, values))}" for key, values in grid.items())
     words += "" if tasks is None else f" --grid-tasks {tasks}"
-    command = command_of(name, preset, count, overrides or {}) + words
+    command = command_of(name, preset, count, overrides or {}, only or {}) + words
     found = Search(experiment, judge, points, tried, count, Path(out), command, tasks)
     found.units()  # what cannot be validated is refused here, before anything runs
     return found
