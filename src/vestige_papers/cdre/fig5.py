@@ -8,7 +8,9 @@ Where noise can be told from data without error, KL(p || q) is exactly -log(shar
 log 10/9 = 0.11, and the reverse KL is infinite; those are shown as the truth of KL.
 
 Deviations. The pixels are drawn once a run and are the same in every corrupted sample, as the text can be read;
-`per_sample=True` draws them anew for each. The two sides are different images. Number of samples: not stated there.
+`per_sample=True` draws them anew for each. The two sides are different images. Number of samples: not stated there; of
+3000 a side KLIEP learns the noise of many samples in some seeds and not in others (KL 0.00 to 0.41 over five), of
+10 000 it does.
 """
 
 from __future__ import annotations
@@ -84,14 +86,14 @@ class CDREFig5(Experiment[CDREFig5Config]):
     )
     presets: ClassVar[Mapping[str, CDREFig5Config]] = {
         "smoke": CDREFig5Config("digits", n=500, strong_pixels=20),
-        "laptop": CDREFig5Config(),
+        "laptop": CDREFig5Config(n=10000),
         "paper": CDREFig5Config(n=30000, kliep="paper"),
     }
     uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 5}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "8 x 8 digits in place of MNIST; 20 pixels, not 50",
-        "laptop": "3000 images a side; a 32-32 network for KLIEP at a larger rate",
+        "laptop": "10 000 images a side; a 32-32 network for KLIEP at a larger rate",
     }
 
     def run(self, config: CDREFig5Config, seed: int, on_progress: OnProgress) -> Record:
