@@ -134,7 +134,22 @@ def test_a_miss_has_its_grounds_or_says_that_they_are_not_known(monkeypatch, tmp
     monkeypatch.setitem(EXPERIMENTS, "dice", Dice())
     list(runner.run(runner.plan("dice", tmp_path, preset="paper", seeds=2, overrides={"bias": 1.0})))
     assert f"What does not hold, and why: {said}" in page(tmp_path)
-    assert f"- [dice](docs/reproductions/dice.md#dice-table-0), **not**: {said}" in index(tmp_path)
+    assert f"- [dice](docs/reproductions/dice.md#dice-table-0) **not**: {said}" in index(tmp_path)
+
+
+def test_rows_of_one_miss_stand_in_one_line(monkeypatch, tmp_path):
+    class Twin(Dice):
+        """Another die."""
+
+        name = "twin"
+
+    monkeypatch.setattr(Dice, "grounds", "Both are loaded.")
+    for experiment in (Dice(), Twin()):
+        monkeypatch.setitem(EXPERIMENTS, experiment.name, experiment)
+        list(runner.run(runner.plan(experiment.name, tmp_path, seeds=2, overrides={"bias": 1.0})))
+    (line,) = [line for line in index(tmp_path).splitlines() if "loaded" in line]
+    assert line.startswith("- [dice]")
+    assert ") **not**, [twin](" in line
 
 
 def test_what_holds_has_no_grounds(monkeypatch, folder):

@@ -49,6 +49,7 @@ def reproductions(folder: str | Path) -> dict[str, str]:
     templates.filters |= {"anchor": anchor, "editions": standing, "left_out": left_out, "made": made}
     templates.filters |= {"finding": finding, "left_seed": left_seed, "paper": paper_of, "preset": preset_of}
     templates.globals |= {"folder": PAGES, "lines_table": lines_table}
+    templates.filters |= {"grounds": grounds, "misses": misses}
     templates.tests["missed"] = missed
     papers = {paper: [g for g in found if paper_of(g) == paper] for paper in sorted(set(map(paper_of, found)))}
     several, one = ([g for g in found if (len(g.seeds) > 1) == many] for many in (True, False))
@@ -87,6 +88,19 @@ def left_seed(group: Group) -> str:
 def missed(group: Group) -> bool:
     """Whether some claim does not hold."""
     return group.verdict is not None and group.verdict.word in MISSES
+
+
+def misses(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """What a miss rests on -> the rows of which it is said."""
+    found: dict[str, list[Group]] = {}
+    for group in filter(missed, groups):
+        found.setdefault(grounds(group), []).append(group)
+    return found
+
+
+def grounds(group: Group) -> str:
+    """What a miss rests on, as its experiment says."""
+    return (group.experiment.grounds if group.experiment is not None else "") or "not known."
 
 
 def standing(group: Group) -> str:
