@@ -9,8 +9,8 @@ log 10/9 = 0.11, and the reverse KL is infinite; those are shown as the truth of
 
 Deviations. The pixels are drawn once a run and are the same in every corrupted sample, as the text can be read;
 `per_sample=True` draws them anew for each. The two sides are different images. Number of samples: not stated there. It
-matters for KLIEP, which in some seeds does not learn the noise of many samples at all: over five seeds its KL is 0.00 to
-0.41 of 3000 images a side (`--set n=3000`), and 0.00 to 0.70, with four above 0.3, of the 10 000 that `laptop` has.
+matters for KLIEP, which in some seeds does not learn the noise of many samples at all: over five seeds its KL is 0.00
+to 0.41 of 3000 images a side (`--set n=3000`), and 0.00 to 0.70, with four above 0.3, of the laptop's 10 000.
 """
 
 from __future__ import annotations
