@@ -365,9 +365,10 @@ class RobustFig8(SingleHead):
 
     name, item = "robust-fig8", "Farquhar and Gal Fig. 8"
     grounds = (
-        "The coreset variants are apart by about the points asked for, with a standard error as large. As in Fig. "
-        "6 the prior that holds the fit to the coreset, which is not printed, decides more: from the first one "
-        "VCL with a coreset leads clearly, and from the posterior the coreset alone ends where VCL does."
+        "The coreset variants are apart by a little more than the points asked for, and by less than two standard "
+        "errors over seeds. As in Fig. 6 the prior that holds the fit to the coreset, which is not printed, "
+        "decides more: from the first one VCL with a coreset leads clearly, and from the posterior the coreset "
+        "alone ends where VCL does."
     )
     presets: ClassVar[Mapping[str, RobustSetting]] = {
         "smoke": replace(SMOKE, preset="split-fashion-mnist"),
