@@ -71,7 +71,7 @@ class RWalkSetting:
     `lam` and `epochs` are None where the experiment is to take what the search has found for the row. A field that the
     row's method does not have does not reach it, nor do `sampler` and `replay` reach iCaRL and GEM, which have their
     own: a Record's details say what ran. `size` is what the sides of images are averaged down to, None as they come;
-    `reading` one of `READINGS`.
+    `reading` one of `READINGS`. `last_alone` lets the reference train at the last task alone, on all rows of all tasks.
     """
 
     row: str = ""
@@ -95,14 +95,16 @@ class RWalkSetting:
     validate: int = 0
     size: int | None = newer(None)
     reading: str = newer("")
+    last_alone: bool = newer(False)
 
 
 class RWalkChoice(NamedTuple):
-    """Lambda, epochs, and whether all training rows train or as many as the setting allows."""
+    """Lambda, epochs, whether all training rows train or as many as the setting allows, whether at the end alone."""
 
     lam: float | None
     epochs: int
     whole: bool = False
+    last_alone: bool = False
 
     def __str__(self) -> str:
         what = f"{self.epochs} epoch{'s' * (self.epochs > 1)} of {'all' if self.whole else 'few'} rows"
@@ -120,6 +122,7 @@ def filled(config: RWalkSetting, row: str, choice: RWalkChoice) -> RWalkSetting:
         lam=choice.lam if config.lam is None or choice.lam is None else config.lam,
         epochs=choice.epochs if config.epochs is None else config.epochs,
         per_class=None if choice.whole else config.per_class,
+        last_alone=choice.last_alone,
     )
 
 
@@ -187,7 +190,8 @@ def reference_said(joint: Iterable[Record]) -> str:
     said = {
         f"{r.config['epochs']} epoch{'s' * (r.config['epochs'] > 1)} of "
         + ("all" if r.config["per_class"] is None else f"{r.config['per_class']}")
-        + f" training rows a class, batches of {r.config['batch_size']}, Adam {r.config['lr']:g}, anew at each task"
+        + f" training rows a class, batches of {r.config['batch_size']}, Adam {r.config['lr']:g}, "
+        + ("at the last task alone" if r.config.get("last_alone") else "anew at each task")
         for r in joint
     }
     ends = fmean(float(r.matrices["single"][-1, -1]) for r in joint)
@@ -217,7 +221,7 @@ class Incremental(OnHeldOutRows, Trained[RWalkSetting]):
     """An experiment whose units are runs of one method on a split data set."""
 
     presets: ClassVar[Mapping[str, RWalkSetting]]
-    later: ClassVar[tuple[str, ...]] = ("size", "reading")
+    later: ClassVar[tuple[str, ...]] = ("size", "reading", "last_alone")
 
     def parts(self, config: RWalkSetting, seed: int) -> tuple[data.Stream, methods.Learner]:
         """The row's method on its tasks, with those fields of the setting that it has.
@@ -232,7 +236,7 @@ class Incremental(OnHeldOutRows, Trained[RWalkSetting]):
             given["memory"] = {"per_class": config.memory_per_class, "total": config.memory_total}
         if name.endswith("_s"):
             given["memory"] |= {"sampler": config.sampler, "replay": config.replay}
-        given |= READINGS[config.reading]
+        given |= READINGS[config.reading] | ({"since": len(stream) - 1} if config.last_alone else {})
         return stream, methods.build(name, stream, seed=seed, learning_rate=config.lr, **given)
 
     def versions(self, config: RWalkSetting) -> dict[str, int]:

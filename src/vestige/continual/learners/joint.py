@@ -3,10 +3,14 @@
 It keeps everything, in a memory without budget, and is told every border: an oracle, not a contestant. Each batch of
 the current task brings its share of old samples along; together they are shuffled and cut into batches of the same
 size, so that one epoch over the current task is one epoch over the union, without repeats.
+
+Intransigence of the last task, which RWalk's Table 1 prints, asks for a*_k of the last task alone: `since` lets it keep
+the tasks before and train at that one, which of ten tasks of one size saves more than four fifths of the steps.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -14,15 +18,24 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from vestige.continual.learners.base import Info, Learner
+from vestige.continual.learners.base import Info, Learner, TrainConfig
 from vestige.continual.memory import Memory
 from vestige.core import rng
+from vestige.core.checks import option
 from vestige.data.stream import Inputs, Labels, Task, TaskInfo
+
+
+@dataclass(frozen=True)
+class JointConfig(TrainConfig):
+    """`since` is the first task, from 0, at which it trains; the tasks before it are kept."""
+
+    since: int = option(0, low=0)
 
 
 class Joint(Learner):
     """A fresh network on the union of all tasks so far."""
 
+    config: JointConfig
     oracle: ClassVar[bool] = True
     memory: Memory
     allowed_: Bool[Tensor, "t k"]  # by task: the outputs that compete
@@ -69,6 +82,8 @@ class Joint(Learner):
 
     def observe(self, x: Inputs, y: Labels) -> Info:
         """Steps over this batch and its share of the old samples, mixed."""
+        if len(self.allowed_) <= self.config.since:  # a row for each task so far
+            return Info(torch.zeros(()))
         if self.seen_ >= self.n_:
             self._start_epoch(self.n_, self.epoch_ + 1)
         self.seen_ += len(y)
