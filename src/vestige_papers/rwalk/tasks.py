@@ -161,6 +161,10 @@ class RWalkFig6(PerTask):
 
     name, item = "rwalk-fig6", "RWalk Fig. 6"
     table = RWalkTable1CIFAR()
+    grounds = (
+        "As in Fig. 2: without samples EWC, PI and RWalk are held so tightly, single-headed, that they lose less "
+        "of the first task than with samples, and learn little of the later ones."
+    )
     presets: ClassVar[Mapping[str, RWalkSetting]] = RWalkTable1CIFAR.presets
     seeds: ClassVar[Mapping[str, int]] = RWalkTable1CIFAR.seeds
     cut: ClassVar[Mapping[str, str]] = RWalkTable1CIFAR.cut
