@@ -191,6 +191,16 @@ def test_table1_reads_a_f_and_i_and_its_rule_turns():
     assert word(multi_EWC=98.2, RWalk_S=75.0, EWC_S=76.0) == "not"
 
 
+def test_intransigence_is_judged_on_the_seeds_that_have_a_reference():
+    experiment = EXPERIMENTS["rwalk-table1-mnist"]
+    records = table1_records(experiment)
+    printed = experiment.facts(records).signs["I of PI-S"]
+    alone = [dataclasses.replace(r, seed=7) for r in records if r.config["row"] == "PI-S"]
+    assert experiment.facts([*records, *alone]).signs["I of PI-S"] == printed
+    other = [dataclasses.replace(r, seed=7) if r.config["row"] == "PI-S" else r for r in records]
+    assert experiment.by_rule(other).why == "No seed of PI-S has a reference."
+
+
 def test_the_signs_of_f_and_i_are_judged():
     experiment = EXPERIMENTS["rwalk-table1-mnist"]
     records = table1_records(experiment)

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from vestige.continual.record import Record
-from vestige.runner import Claim, Finding, Line, Rule, need, shown
+from vestige.runner import Claim, Finding, Line, NotJudged, Rule, need, shown
 from vestige_papers.rwalk.runs import (
     JOINT,
     WITH,
@@ -197,7 +197,10 @@ class RWalkTable1(Incremental):
         for (head, row), (_, f, i) in self.paper.items():
             if head == "single":
                 signs[f"F of {row}"] = f, fmean(forgetting(r, head) for r in found[row])
-                signs[f"I of {row}"] = i, fmean(intransigence(r, head, joint) for r in found[row])
+                of_seeds = [intransigence(r, head, joint) for r in found[row] if r.seed in joint]
+                if not of_seeds:
+                    raise NotJudged(f"No seed of {row} has a reference.")
+                signs[f"I of {row}"] = i, fmean(of_seeds)
         mean = {head: {row: fmean(accuracy(r, head) for r in found[row]) for row in found} for head in HEADS}
         return RWalkTable1Facts(self.paper, mean["multi"], mean["single"], signs, reference_said(found[JOINT]))
 
