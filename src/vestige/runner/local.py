@@ -33,6 +33,7 @@ from vestige.continual.record import Record
 from vestige.core import VestigeError, checks
 from vestige.runner.experiment import OnProgress
 from vestige.runner.plan import Unit
+from vestige.runner.registry import EXPERIMENTS
 from vestige.runner.unit import Finished, divided, peak_of, run_measured, run_unit, silent, try_unit
 
 TRIES = 2  # a unit whose process died is tried again, once
@@ -57,6 +58,8 @@ def run(
     """
     workers = checks.whole(workers, "workers", "runner.run", low=0)
     done, left = divided(units, device)
+    for unit in left:
+        EXPERIMENTS[unit.experiment].require(unit.config)
     yield from done
     if workers == 0:
         elsewhere = []  # those that another process is at come last

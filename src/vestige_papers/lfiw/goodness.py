@@ -30,7 +30,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from vestige import metrics
+from vestige import features, metrics
 from vestige.continual.record import Record
 from vestige.core import NotEstimable, checks
 from vestige.ratios import Logistic, expected_calibration_error, held_out_figures, reliability, weights
@@ -211,6 +211,11 @@ class Goodness(Experiment[GoodnessSetting]):
             raise NotJudged("No model that the rule reads was run.")
         return cases
 
+    def require(self, config: GoodnessSetting) -> None:
+        """The extra `features`, for a unit that is seen through it."""
+        if config.model != OWN and config.features == features.Pretrained.name:
+            features.Pretrained.require()
+
     def run(self, config: GoodnessSetting, seed: int, on_progress: OnProgress) -> Record:
         """Weigh one model."""
         case = models.make(config, seed, on_progress)
@@ -248,8 +253,7 @@ def label(case: tuple[str, str, str]) -> str:
     model, data, seen = case
     if model == OWN:
         return OWN
-    words = {"pretrained": ", EfficientNet", "pca": ", principal components"}
-    return f"{model}, {data}{words.get(seen, '')}"
+    return f"{model}, {data}{', EfficientNet' * (seen == features.Pretrained.name)}"
 
 
 def mean_of(runs: Sequence[Record], key: str) -> float:

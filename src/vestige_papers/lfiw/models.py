@@ -9,8 +9,8 @@
 
 Images are cut into parts that share no row: for the feature map and the generator, for the classifier between real and
 generated, for the reference score, for `skewed`; what all are held against are test rows. Features are the 64 of our
-own classifier (CDRE App. A.1), whose logits give the Inception Score, or EfficientNet-Lite0's 1280, without one; where
-the extra `features` is not installed, principal components take their place, and the Record says so.
+own classifier (CDRE App. A.1), whose logits give the Inception Score, or EfficientNet-Lite0's 1280 (the extra
+`features`), without one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vestige import features, generators
-from vestige.core import MissingPackage, checks, rng
+from vestige.core import checks, rng
 from vestige.data import readers as files
 from vestige.features import FeatureMap
 from vestige.runner import OnProgress
@@ -34,7 +34,6 @@ from vestige_papers.cdre.static import load, shuffled
 MODELS = ("vae", "gan", "under-trained", "skewed")
 GAN = "fgan"
 OWN = "own files"
-COMPONENTS = 32  # where EfficientNet-Lite0 is not installed
 
 
 @dataclass(frozen=True)
@@ -142,10 +141,7 @@ def _map(setting: GoodnessSetting, x: Tensor, y: Tensor, seed: int) -> tuple[Fea
     if setting.features != "pretrained":
         fitted = features.ClassifierFeatures(epochs=setting.epochs).fit(x, y, seed=seed)
         return fitted, f"{fitted.width} features of our classifier"
-    try:
-        return features.Pretrained(size=setting.size).fit(x[:2]), f"EfficientNet-Lite0 at {setting.size} pixels"
-    except MissingPackage as error:
-        return features.PCA(dims=COMPONENTS).fit(x.flatten(1)), f"{COMPONENTS} principal components. {error}"
+    return features.Pretrained(size=setting.size).fit(x[:2]), f"EfficientNet-Lite0 at {setting.size} pixels"
 
 
 Sample = Callable[[int, int], tuple[Tensor, Tensor | None]]  # (rows, seed) -> images, true log weights
