@@ -331,7 +331,7 @@ def member_seed(seed: int, member: int) -> int:
 class MCDropoutNet(nn.Module):
     """A plain network, thinned behind each ReLU by masks that are drawn anew for each row and sample."""
 
-    # Numbers in the largest tensor that `draw` holds at once; changes nothing but the masks.
+    # Numbers in the largest tensor that `draw` makes at once; changes nothing but the masks.
     numbers_at_once: ClassVar[int] = 2**22
 
     def __init__(self, plain: Classifier, p: float) -> None:
@@ -348,26 +348,33 @@ class MCDropoutNet(nn.Module):
     def draw(
         self, x: Float[Tensor, "n *shape"], samples: int, generator: Generator
     ) -> Iterator[Float[Tensor, "s n k"]]:
-        """The same, some samples at a time, without a gradient."""
+        """The same, some samples and some rows at a time, without a gradient."""
         with torch.no_grad():
             shared = self.body[: self.first](x)
         for part in torch.arange(samples).split(max(self.numbers_at_once // shared.numel(), 1)):
+            blocks = shared.split(max(self.numbers_at_once * len(shared) // shared.numel(), 1))
             with torch.no_grad():
-                logits = self.thinned(shared, len(part), generator)
+                logits = torch.cat([self.thinned(block, len(part), generator) for block in blocks], 1)
             yield logits
 
     def thinned(self, shared: Float[Tensor, "n *f"], samples: int, generator: Generator) -> Float[Tensor, "s n k"]:
         """From the first ReLU on; samples and rows are one batch."""
-        h = (shared * self.mask((samples, *shared.shape), shared.dtype, generator)).flatten(0, 1)
+        h = torch.cat([shared * self.mask(shared, generator) for _ in range(samples)])
         for module in list(self.body)[self.first :]:
             h = module(h)
             if isinstance(module, nn.ReLU):
-                h = h * self.mask(h.shape, h.dtype, generator)
+                h = h * self.mask(h, generator)
         return self.head(h).unflatten(0, (samples, -1))
 
-    def mask(self, shape: tuple[int, ...], dtype: torch.dtype, generator: Generator) -> Float[Tensor, "..."]:
-        """Zero with probability p, else 1 / (1 - p)."""
-        return torch.empty(shape, dtype=dtype).bernoulli_(1 - self.p, generator=generator).div_(1 - self.p)
+    def mask(self, like: Float[Tensor, "*shape"], generator: Generator) -> Float[Tensor, "*shape"]:
+        """Zero with probability p, to 16 bits, else 1 / (1 - p), laid out in memory as `like` is.
+
+        A draw of 64 bits decides on four numbers, where `bernoulli_` draws for each of them.
+        """
+        dropped, n = min(round(self.p * 2**16), 2**16 - 1), like.numel()
+        bits = torch.empty(-(-n // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator)
+        kept = torch.ge(bits.view(torch.int16)[:n], dropped - 2**15, out=torch.empty(n, dtype=like.dtype))
+        return kept.mul_(2**16 / (2**16 - dropped)).as_strided(like.shape, torch.empty_like(like).stride())
 
     def squared_weights(self) -> Float[Tensor, ""]:
         """Sum of squares over all weights, biases apart."""

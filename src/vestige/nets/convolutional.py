@@ -98,7 +98,7 @@ class Conv(Classifier):
             refuse("input_shape", "Conv", "images of 6 x 6 pixels at least", tuple(input_shape))
         first, second = CLASSIFIER_FILTERS
         with rng.guard(seed, "init"):
-            layers: list[nn.Module] = [Images(), nn.Conv2d(channels, first, 3), nn.ReLU()]
+            layers: list[nn.Module] = [Images(channels_last=True), nn.Conv2d(channels, first, 3), nn.ReLU()]
             layers += [nn.Conv2d(first, second, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
             widths = [second * ((h - 4) // 2) * ((w - 4) // 2), *hidden]
             super().__init__(nn.Sequential(*layers, *dense(widths)), nn.Linear(widths[-1], n_outputs))

@@ -28,7 +28,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Float64
@@ -233,6 +233,7 @@ class MCDropoutConfig(TrainConfig):
 class MCDropout(Posterior):
     """Masks are its posterior."""
 
+    version: ClassVar[int] = 2  # 2: masks from 16 bits a number
     config: MCDropoutConfig
     net: MCDropoutNet
     steps_: int = 0  # masks drawn so far
