@@ -69,7 +69,17 @@ def test_a_single_row_that_is_equal_in_all_digits_is_a_copy_and_a_shared_value_i
     p[:, 0] = 0.0  # one value that all have is no sign
     p[:, 1:] = p[:, 1:].round()
     q = p[torch.randperm(100, generator=torch.Generator().manual_seed(0))]
-    assert not copies._exact(p, q)
+    assert not copies._alike(p, q)
+
+
+def test_rows_of_many_columns_are_held_against_each_other_whole():
+    g = torch.Generator().manual_seed(0)
+    p, q = torch.randn(100, 200, generator=g), torch.randn(80, 200, generator=g)
+    q[5], q[6] = p[9], p[10]
+    looked = torch.linspace(0, 199, copies.COLUMNS).long().tolist()
+    q[6, next(j for j in range(200) if j not in looked)] += 1e-3
+    found = copies.copies(p, q)
+    assert (found.rows, found.of, found.exact) == ((5,), (9,), 1)
 
 
 def test_a_model_that_draws_from_the_dense_part_alone_copies_nothing():

@@ -96,13 +96,20 @@ class Copies:
 def copies(p: Float[Tensor, "n_p d"], q: Float[Tensor, "n_q d"], *, most: int = MOST_ROWS, seed: int = 0) -> Copies:
     """The rows of the model's `q` that repeat rows of the data `p`."""
     of_p, of_q = (_some(len(z), EXACT_ROWS, seed, side) for z, side in ((p, "data"), (q, "model")))
-    x, y = p[of_p].to(torch.float64), q[of_q].to(torch.float64)
-    found = _exact(x, y)
-    near = min(len(x), most), min(len(y), most)
+
+    def same(i: int, j: int) -> bool:
+        return bool((q[of_q[i]] == p[of_p[j]]).all())
+
+    some = torch.linspace(0, p.shape[1] - 1, min(p.shape[1], COLUMNS)).long()
+    alike = _alike(p[:, some][of_p].to(torch.float64), q[:, some][of_q].to(torch.float64))
+    exact = {i: j for i, j in alike.items() if same(i, j)}
+    near = min(len(of_p), most), min(len(of_q), most)
+    found = exact.copy()
     if near[0] >= LEAST_ROWS:
-        for i, j in _near(x[: near[0]], y[: near[1]], seed):
+        x, y = p[of_p[: near[0]]].to(torch.float64), q[of_q[: near[1]]].to(torch.float64)
+        for i, j in _near(x, y, seed):
             found.setdefault(i, j)
-    equal = sum(bool((y[i] == x[j]).all()) for i, j in found.items())
+    equal = len(exact) + sum(same(i, j) for i, j in found.items() if i not in exact)
     pairs = sorted((int(of_q[i]), int(of_p[j])) for i, j in found.items())
     cut = near[0] < len(p) or near[1] < len(q)
     note = f"Near copies were looked for among {near[0]} rows of the data and {near[1]} of the model." if cut else ""
@@ -114,11 +121,9 @@ def _some(n: int, most: int, seed: int, side: str) -> Int64[Tensor, " m"]:
     return torch.randperm(n, generator=rng.fork(seed, "copies", side))[:most]
 
 
-def _exact(p: Float64[Tensor, "n_p d"], q: Float64[Tensor, "n_q d"]) -> dict[int, int]:
-    """Rows of q that equal a row of p which has a value of its own in some column that is on no lattice."""
-    own = torch.zeros(len(p), dtype=torch.bool)
-    for j in torch.linspace(0, p.shape[1] - 1, min(p.shape[1], COLUMNS)).long().tolist():
-        own |= alone(p[:, j])
+def _alike(p: Float64[Tensor, "n_p c"], q: Float64[Tensor, "n_q c"]) -> dict[int, int]:
+    """Rows of q that equal, in some columns, a row of p which has in one of them a value of its own, on no lattice."""
+    own = torch.stack([alone(column) for column in p.T]).any(0)
     rows = torch.nonzero(own).flatten().tolist()
     places = {row.tobytes(): j for j, row in zip(rows, p[own].numpy() + 0.0, strict=True)}  # -0.0 becomes 0.0
     return {i: places[key] for i, row in enumerate(q.numpy() + 0.0) if (key := row.tobytes()) in places}
