@@ -79,6 +79,7 @@ def test_fig6_runs_and_is_read(tmp_path):
         ", 2 steps on the coreset",
         ", 15 steps on the coreset",
         ", fitted from the first prior",
+        robust_split.AT_OWN_RATE,
     ]
     assert set(figures) == {"average", "matrix-vcl", "matrix-vcl-coreset", "matrix-coreset-only", "matrix-ewc"}
     assert all(r.head == "single" for r in single_head)
@@ -378,11 +379,14 @@ def test_variances_at_their_own_rate_have_a_second_verdict():
     usual = rows_at(name, {VCL: 80.0, HYBRID: 70.0, CORESET: 90.0, EWC: 90.0})
     assert figure.by_rule(usual).word == "not"
     assert "rate of their own" not in figure.by_rule(usual).why
-    own = rows_at(name, beside, variance_lr=robust_split.RATE)
-    both = figure.by_rule([*usual, *own])
+    own = rows_at(name, beside, variance_lr=robust_split.RATE, init=None)
+    others = rows_at(name, dict.fromkeys(beside, 10.0), variance_lr=robust_split.RATE, init=robust_split.AUTHORS)
+    both = figure.by_rule([*usual, *own, *others])
     assert both.word == "not"
     assert "With variances at a rate of their own (0.5) it is reproduced, 2 of 2 claims hold." in both.why
-    assert f"{VCL}, variances at a rate of 0.5" in [x.label for x in figure.lines([*usual, *own])]
+    ends = {x.label: x.ours for x in figure.lines([*usual, *own, *others]) if x.quantity == "A5 (%)"}
+    at_own = f"{VCL}, variances at a rate of 0.5"
+    assert (ends[at_own], ends[f"{at_own}, weights begin as the authors'"]) == pytest.approx((90, 10))
     assert "own" not in figure.by_rule([*usual, *own[:2]]).why, "one row is missing"
 
 

@@ -65,7 +65,7 @@ TRAINING_ROWS = {"mnist": 60_000, "fashion_mnist": 60_000}  # as published
 FROM = {"posterior": "the posterior", "first": "the first prior"}
 S = TypeVar("S", bound=RobustSetting)
 AUTHORS = "truncated_normal"  # how the weights of VCL's authors begin
-AS_TORCH = ", weights begin as PyTorch's"
+AS_TORCH, AS_AUTHORS = ", weights begin as PyTorch's", ", weights begin as the authors'"
 RATE = 0.5  # of the log-variances, where they have one of their own: the default of the library's VCL
 AT_OWN_RATE = f", variances at a rate of {RATE:g}"
 BAYESIAN = (VCL, *WITH_CORESET)
@@ -118,7 +118,7 @@ class SplitFigure(RobustRuns):
                 other = "" if prior == CORESET_PRIOR.get(row) else f", fitted from {FROM[prior]}"
                 other += f", {own} steps on the coreset" * (own is not None and own not in steps)
                 if r.config.get("variance_lr") == RATE:
-                    other += AT_OWN_RATE
+                    other += AT_OWN_RATE + AS_AUTHORS * (r.config.get("init") is not None)
                 elif r.config.get("init") is None and self.presets["paper"].init is not None:
                     other += AS_TORCH
                 if length(r.config) == longest and bool(other) == swept:
@@ -225,7 +225,7 @@ class RobustFig5(MultiHead):
         "task of single seeds, which hangs on the 40 rows that are kept of it."
     )
     presets: ClassVar[Mapping[str, RobustSetting]] = {
-        "smoke": replace(SMOKE, preset="split-mnist-multi"),
+        "smoke": replace(SMOKE, preset="split-mnist-multi", init=AUTHORS),
         "laptop": replace(LAPTOP, preset="split-mnist-multi", init=AUTHORS, **LONGER),
         "paper": RobustSetting(preset="split-mnist-multi", init=AUTHORS),
     }
@@ -246,7 +246,7 @@ class RobustFig7(MultiHead):
         "seeds and not in all; the other three end within the points asked for."
     )
     presets: ClassVar[Mapping[str, RobustSetting]] = {
-        "smoke": replace(SMOKE, preset="split-fashion-mnist-multi"),
+        "smoke": replace(SMOKE, preset="split-fashion-mnist-multi", init=AUTHORS),
         "laptop": replace(LAPTOP, preset="split-fashion-mnist-multi", **FASHION),
         "paper": RobustSetting(preset="split-fashion-mnist-multi", **FASHION),
     }
@@ -371,7 +371,7 @@ class RobustFig8(SingleHead):
         "alone ends where VCL does."
     )
     presets: ClassVar[Mapping[str, RobustSetting]] = {
-        "smoke": replace(SMOKE, preset="split-fashion-mnist"),
+        "smoke": replace(SMOKE, preset="split-fashion-mnist", init=AUTHORS),
         "laptop": replace(LAPTOP, preset="split-fashion-mnist", **FASHION),
         "paper": RobustSetting(preset="split-fashion-mnist", **FASHION),
     }
