@@ -168,7 +168,7 @@ VAE = {"encoder": (8,), "decoder": (8, 8), "codes": 3, "steps": 12, "batch_size"
 REPLAY = HIDDEN | {"replay": {"options": VAE, "samples_per_class": 8}}
 METHODS = {
     "agem": HIDDEN | TEN,
-    "coreset_only": CORESET,
+    "coreset_only": CORESET | {"variance_learning_rate": 0.5},
     "der_pp": HIDDEN | {"total": 10},
     "dgr": REPLAY,
     "ensemble": HIDDEN | {"members": 3},

@@ -32,9 +32,8 @@ def stream(**options):
 
 
 def make(kind=VCL, seed=0, **fields):
-    config = VCLConfig if kind is VCL else CoresetConfig
     tasks = stream()
-    return kind(Spec(tasks.input_shape, tasks.n_outputs), config(**(SMALL | fields)), seed=seed)
+    return kind(Spec(tasks.input_shape, tasks.n_outputs), replace(kind.default_config(), **(SMALL | fields)), seed=seed)
 
 
 @pytest.mark.parametrize(("kind", "withheld"), [(VCL, {}), (VCLCoreset, {"coreset": 5})])
@@ -89,7 +88,10 @@ def test_the_preset_of_the_paper_has_one_rate_for_all():
         learner = build(name, tasks, preset="paper")
         assert [group["lr"] for group in learner.fresh_optimizer().param_groups] == [1e-3, 1e-3]
         means, log_vars = build(name, tasks).fresh_optimizer().param_groups
-        assert means["lr"] < log_vars["lr"] == VCLConfig().variance_learning_rate
+        if name == "coreset_only":  # whose rows are too few for a rate of the variances' own
+            assert means["lr"] == log_vars["lr"]
+        else:
+            assert means["lr"] < log_vars["lr"] == VCLConfig().variance_learning_rate
         own = {id(p) for p in learner.fresh_optimizer().param_groups[1]["params"]}
         assert own == {id(p) for n, p in learner.net.named_parameters() if n.endswith("log_var")}
 

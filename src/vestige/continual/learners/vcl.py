@@ -49,7 +49,9 @@ posterior that becomes the next prior has never seen a coreset. `coreset_fit` sa
   evaluation that does both is not one of continual learning, and an audit says so.
 
 `CoresetOnly` is the third variant of the section: the prior of every task is the first one, so nothing but the coreset
-speaks for the past. Means and variances go on from the last posterior; the prior alone is reset.
+speaks for the past. Means and variances go on from the last posterior; the prior alone is reset. Variances that move
+freely are fitted to N(0, 1) by as few rows as a coreset has, which is Bayes' answer and forgets everything: with a rate
+of 0.5 of their own it ends at chance (`vestige run robust-fig6`, robust-fig7 and robust-fig8). So they have none here.
 
 Deviations. The fit is `coreset_steps` steps of full batches with a KL divided by the coreset's size. What it is taken
 from is `coreset_prior`: "posterior", the one before the fit, is the reading of VCL's authors; "first", the prior of the
@@ -283,8 +285,17 @@ class VCLCoreset(VCL):
         return net.draw(x, samples, generator)
 
 
+@dataclass(frozen=True)
+class CoresetOnlyConfig(CoresetConfig):
+    """One rate for means and log-variances, as printed."""
+
+    variance_learning_rate: float | None = option(None, above=0)
+
+
 class CoresetOnly(VCLCoreset):
     """The prior of every task is the first one; only the coreset, and where the last posterior left off, remembers."""
+
+    config: CoresetOnlyConfig
 
     def end_task(self, task: Task) -> None:
         """Forget the prior, then make the networks that will be tested."""
