@@ -353,8 +353,20 @@ def test_table2_rule_turns(rwalk, icarl, word):
     assert {x.label: x.paper for x in table.lines(beside)}["A-GEM"] is None
 
 
-def planted_replay(table, row, multi):
-    arm = next(a for a in table.arms(table.presets["smoke"]) if a.row == row)
+def test_table2_has_a_second_verdict_for_the_best_lambda():
+    table = EXPERIMENTS["rwalk-table2"]
+    records = [planted_replay(table, row, a) for row, a in {"iCaRL": 0.5, "GEM": 0.65, "RWalk-S": 0.4}.items()]
+    assert "best" not in table.by_rule(records).why
+    records += [planted_replay(table, "RWalk-S", a, lam=lam) for lam, a in ((10.0, 0.7), (1.0, 0.3))]
+    found = table.by_rule(records)
+    assert found.word == "partly"
+    assert "RWalk-S 40" in found.why
+    assert "With the best of 3 lambdas (lambda 10), chosen by these rows, it is reproduced" in found.why
+    assert "RWalk-S, lambda 10" in [x.label for x in table.lines(records)]
+
+
+def planted_replay(table, row, multi, lam=1000.0):
+    arm = next(a for a in table.arms(table.presets["smoke"]) if a.row == row and a.lam == lam)
     return table.record(arm, 0, head="single", matrices={"single": matrix(0.1), "multi": matrix(multi)})
 
 

@@ -55,6 +55,15 @@ def test_print_and_verdict_come_from_the_same_sentences():
     assert rule.judge(facts).why == "Holds: claim 0. Does not hold: claim 1. Not measured: claim 2."
 
 
+def test_of_many_cases_those_are_named_in_which_a_claim_does_not_hold():
+    each = [Finding(i > 0, f"{i}.0", f"case {i}") for i in range(8)]
+    rule, facts = stated(each[1:], each)
+    assert rule.judge(facts).why == (
+        "Holds: claim 0 (7 of 7; " + "; ".join(f"case {i}: {i}.0" for i in range(1, 8)) + "). "
+        "Does not hold: claim 1 (7 of 8; not case 0: 0.0)."
+    )
+
+
 def test_a_rule_that_was_replaced_is_told_with_the_reason_and_its_verdict():
     old, facts = stated(True, False, False)
     rule = Rule(old.claims[0], earlier=old, because="two of its claims were ours")

@@ -39,6 +39,7 @@ STANDS: Mapping[str, str] = {
     "no verdict": "has no verdict",
 }
 LONGEST_GROUND = 140  # letters of a ground that may stand in the first sentence of a page
+MANY_CASES = 8  # of a claim, from which on only those in which it does not hold are named
 NAMED = 2  # cuts that are named in the sentence of a verdict; the others stand below it
 
 
@@ -119,8 +120,9 @@ class Claim:
         return tuple(finding for finding in each if finding.holds is not None)
 
     def told(self, findings: Sequence[Finding]) -> str:
-        """The sentence with its numbers; of cases without numbers only those in which it does not hold are named."""
-        named = [str(f) for f in findings if str(f) and (f.words or not f.holds)]
+        """The sentence with its numbers; of cases without, and of many, only those in which it does not hold."""
+        few = len(findings) < MANY_CASES
+        named = [str(f) for f in findings if str(f) and ((f.words and few) or not f.holds)]
         if len(findings) > 1:
             named = [f"{sum(bool(f.holds) for f in findings)} of {len(findings)}", *named]
         return f"{self.sentence} ({'; '.join(named)})" if named else self.sentence

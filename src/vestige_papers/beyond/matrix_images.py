@@ -63,8 +63,8 @@ class BeyondMatrixImages(GeneratorRuns):
 
     name, item = "beyond-matrix-images", "Agreement of the two views on images"
     grounds = (
-        "Within a class a vestige's order is not the oracle's to what was asked, and yet the two agree with FID "
-        "alike: what they disagree on FID does not decide."
+        "Within a class the vestige orders cells less like the oracle than was asked, and yet both agree with FID "
+        "equally: what they disagree on FID does not decide."
     )
     rule = Rule(
         Claim(
@@ -96,8 +96,8 @@ class BeyondMatrixImages(GeneratorRuns):
                 _each(lambda x: (x.chain_order >= RANKED, f"{x.chain_order:.2f}")),
             ),
         ),
-        because="That js was the paper's chain's, which cannot see that samples lie apart from the data, and cells of "
-        "different classes have no order in common.",
+        because="that js was the paper's chain's, which cannot see that samples lie apart from the data, and cells of "
+        "different classes have no order in common",
     )
     presets: ClassVar[Mapping[str, CDREGeneratorConfig]] = {
         "smoke": replace(SMOKE, tasks=3),

@@ -307,8 +307,8 @@ class Measured(GeneratorRuns):
         *(_worst_by(name) for name in ("fid", "kid", KEPT)),
         note="With fewer than five GANs it is not judged.",
         earlier=Rule(*(_worst_by(name) for name in ("fid", "kid", "js"))),
-        because="The js of the paper's chain is an average over samples of the model alone, which cannot see that they "
-        "lie apart from the data.",
+        because="the js of the paper's chain is an average over samples of the model alone, which cannot see that they "
+        "lie apart from the data",
     )
 
     def lines(self, records: Sequence[Record]) -> list[Line]:

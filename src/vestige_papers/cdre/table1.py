@@ -82,9 +82,9 @@ class CDRETable1(Experiment[CDRETable1Config]):
     name = "cdre-table1"
     item = "CDRE Table 1"
     grounds = (
-        "The direction is found, the size is not. In case (ii) the model has no rows where the data has half of "
-        "its mass, so that nothing fixes what KLIEP says there: the true KL is infinite, and any finite number, "
-        "ours or print's, is the estimator's."
+        "The direction is found in the mean, the size is not. In case (ii) the model has no rows where the data "
+        "has half of its mass, so that nothing fixes what KLIEP says there: the true KL is infinite, and any "
+        "finite number, ours or print's, is the estimator's."
     )
     rule = Rule(
         Claim(

@@ -73,9 +73,8 @@ class LFIWTable1(Goodness):
     name, item = RUNS, "LFIW Table 1"
     grounds = (
         "Weights fail where few rows carry them. Every score that moves away is that of a model whose weights "
-        "have an effective size of 3 % of the rows or less, which the library calls unreliable; where the true "
-        "weights are known (skewed images, 60 % and more) every score comes nearer. Tempered weights bring most "
-        "of the others nearer, too."
+        "have an effective size of 3 % of the rows or less; where the true weights are known (skewed images, 60 % "
+        "and more) every score comes nearer. Tempered weights bring most of the others nearer, too."
     )
     rule = Rule(
         Claim(

@@ -163,11 +163,6 @@ def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
     return grouped(records, lambda r: str(r.config["row"]))
 
 
-def means_by_row(records: Iterable[Record], head: str) -> dict[str, float]:
-    """A of the last task in percent, over seeds, by row."""
-    return {row: fmean(accuracy(r, head) for r in runs) for row, runs in by_row(records).items()}
-
-
 def accuracy(record: Record, head: str, k: int | None = None) -> float:
     """A_k in percent."""
     return 100 * matrix.average_accuracy(record.matrices[head], k)

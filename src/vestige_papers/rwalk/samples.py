@@ -108,7 +108,7 @@ class RWalkFig4(OverMemory):
     fixed: ClassVar[Mapping[str, Any]] = {"sampler": "uniform"}
     grounds = (
         "With 2 to 10 samples a class, where Vanilla is poor, RWalk is the best, as printed; with 20 EWC leads it "
-        "by about two joint standard errors, and Vanilla is still a little more than a point behind."
+        "by about two joint standard errors, and Vanilla is still two points behind."
     )
     rule = Rule(
         Claim(f"with {COUNTS[0]} samples a class each regularised method is above Vanilla", lambda mean: _few(mean)),

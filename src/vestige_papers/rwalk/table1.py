@@ -253,11 +253,10 @@ class RWalkTable1CIFAR(RWalkTable1):
     item = "RWalk Table 1 (CIFAR-100)"
     paper, chosen = PAPER_CIFAR, CHOSEN_CIFAR
     grounds = (
-        "The images have a quarter of print's pixels. Multi-head Vanilla ends where print has it and the "
-        "regularised methods well above it, but a quarter below print; single-head with samples all end below "
-        "print but Vanilla. That RWalk is the best of the rows with samples holds. The printed I with samples lie "
-        "below zero, so that print's reference learnt the last task less well than the methods; ours, trained on "
-        "all rows, does not, and one of 4 epochs at each task did."
+        "Multi-head Vanilla ends where print has it and the regularised methods well above it, but a quarter or "
+        "more below print, whose images have four times the pixels; single-head with samples all end below print "
+        "but Vanilla, RWalk and PI as high as each other. The printed I with samples lie below zero, so that "
+        "print's reference learnt the last task less well than the methods; ours, trained on all rows, does not."
     )
     presets: ClassVar[Mapping[str, RWalkSetting]] = {
         "smoke": RWalkSetting(
