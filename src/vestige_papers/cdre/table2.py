@@ -71,10 +71,6 @@ class CDRETable2(Experiment[CDRETable2Config]):
 
     name = "cdre-table2"
     item = "CDRE Table 2"
-    grounds = (
-        "It is the paper's estimator that misses, and not the data: from the same rows the stack tells them apart "
-        "by what is asked. In so many dimensions KLIEP learns little at its rate."
-    )
     rule = Rule(
         Claim(
             f"every divergence of real from real samples is at most {SMALL:g}, as a magnitude, in the mean over seeds, "
@@ -93,11 +89,11 @@ class CDRETable2(Experiment[CDRETable2Config]):
         "paper": CDRETable2Config(n=25000, size=224, kliep="paper"),
     }
     uses: ClassVar[tuple[type, ...]] = (KLIEPNet, Stack)
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 5}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "12 principal components of digits, blurred, in place of FFHQ, StyleGAN and Inception",
         "laptop": "blurred images of CIFAR-100 at 64 pixels and 1280 features of EfficientNet-Lite0 in place of FFHQ, "
-        "StyleGAN and Inception; 1500 samples a side, not 50000",
+        "StyleGAN and Inception; 1500 samples a side, not 50000; a 32-32 network for KLIEP at a larger rate",
         "paper": "images of CIFAR-100 at 224 pixels and features of EfficientNet-Lite0 in place of FFHQ, StyleGAN and "
         "Inception, unless 'real' and 'fake' are given; 25000 samples a side, not 50000",
     }
