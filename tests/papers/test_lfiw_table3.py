@@ -1,7 +1,6 @@
 """LFIW's policy evaluation: a smoke run without MuJoCo, the table as printed, the rules on planted Records."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from scipy.stats import spearmanr
 
 from smoke import read, run_smoke
 from vestige import runner
-from vestige.continual.record import load_all
 from vestige.core.errors import InputError
 from vestige.policy import Calibration, Estimate
 from vestige.policy.environments import Truth
@@ -161,17 +159,6 @@ def test_the_papers_gains_are_less_than_its_errors():
     assert (
         "by 0.8 on Swimmer-v5, 0.4 on HalfCheetah-v5, 0.2 on HumanoidStandup-v5 of their joint standard errors" in said
     )
-
-
-def test_records_of_the_first_edition_are_still_shown():
-    """They have neither the behaviour policy in the model nor corrected values."""
-    every = load_all(Path(__file__).parents[2] / "reproductions" / "lfiw-table3.jsonl")
-    stored = [r for r in every if r.config["environment"] == SWIMMER and "behaviour" not in r.values]
-    assert stored
-    quantities = [x.quantity for x in TABLE.lines(stored)]
-    assert "plain model" in quantities
-    assert "behaviour policy, simulated" not in quantities
-    assert "corrected by the behaviour policy" not in quantities
 
 
 def test_the_behaviour_policy_has_its_rows():

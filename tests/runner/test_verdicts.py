@@ -143,7 +143,7 @@ def test_other_claims_under_the_same_word_are_told():
     said = PerSeed().verdict(threw(3.2, 3.6, 3.65, 3.65))
     assert (said.word, said.hangs_on, said.held) == ("partly", (), {"a": True, "b": False})
     assert said.why.startswith(
-        "Without any one of the 4 seeds it is partly all the same; other claims or cases hold without seed 0."
+        "Without any one of the 4 seeds the verdict stays; other claims or cases hold without seed 0."
     )
 
 

@@ -296,7 +296,7 @@ def hanging(found: Verdict, without: Mapping[int, Verdict]) -> str:
         return f"It hangs on single seeds: {'; '.join(told)}."
     moved = [seed for seed, other in without.items() if not found.same_claims(other)]
     if moved:
-        return f"{every} it is {found.word} all the same; other claims or cases hold without seed {_either(moved)}."
+        return f"{every} the verdict stays; other claims or cases hold without seed {_either(moved)}."
     return f"{every} the same claims hold."
 
 

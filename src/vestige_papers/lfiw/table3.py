@@ -85,7 +85,7 @@ TRAINED, COLLECTED = 0.5, 0.55
 class PolicyValueConfig:
     """One unit, once `environment` is set."""
 
-    environments: tuple[str, ...] = (SWIMMER, CHEETAH)
+    environments: tuple[str, ...] = (SWIMMER, CHEETAH, HUMANOID)
     environment: str = ""
     behaviour_steps: int = 100_000
     evaluated_steps: int = 200_000
@@ -118,18 +118,17 @@ class PolicyValue(Experiment[PolicyValueConfig]):
         ),
         "laptop": PolicyValueConfig(),
         "paper": PolicyValueConfig(
-            environments=(SWIMMER, CHEETAH, HUMANOID), behaviour_steps=500_000, evaluated_steps=1_000_000,
+            behaviour_steps=500_000, evaluated_steps=1_000_000,
             swimmer=(500_000, 1_000_000), humanoid=(500_000, 1_000_000),
             ppo_batch=64, ppo_lr=3e-4, episodes=500, trajectories=100, hidden=(500, 500, 500), steps=100_000,
         ),
     }  # fmt: skip
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 5}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 5}
     cut: ClassVar[Mapping[str, str]] = {
         "smoke": "Pendulum in place of MuJoCo; nearly no training",
-        "laptop": "PPO of 100k and 200k steps (Swimmer: 4k and 20k), not 500k and 1M; dynamics of 3 x 200 units and "
-        "3000 steps, not 3 x 500 and 100k; batches of 256; HumanoidStandup apart (--set "
-        "environments=HumanoidStandup-v5 --seeds 1), with 20k and 40k steps of PPO; 1000 simulated trajectories, not "
-        "100",
+        "laptop": "PPO of 100k and 200k steps (Swimmer: 4k and 20k; HumanoidStandup: 20k and 40k), not 500k and 1M; "
+        "dynamics of 3 x 200 units and 3000 steps, not 3 x 500 and 100k; batches of 256; 1000 simulated trajectories, "
+        "not 100",
     }
 
     def arms(self, config: PolicyValueConfig) -> Sequence[PolicyValueConfig]:
@@ -327,7 +326,8 @@ class LFIWTable3(PolicyValue):
     grounds = (
         "The claim does not hold here: a random order of the same weights does as well, so that they say nothing "
         "of single trajectories. In print the weighted value lies from the plain one by less than one of their "
-        "joint standard errors on every environment, which is no gain either."
+        "joint standard errors on every environment, which is no gain either. What brings the value nearer on all "
+        "three is the library's own default, rollouts without weights."
     )
     rule = Rule(
         Claim(
@@ -358,17 +358,15 @@ class LFIWTable3(PolicyValue):
             truth, model, weighted, first = PAPER.get(name, (None, None, None, None))
             printed = {"model": model, "lfiw": weighted}
             out.append(line(name, "truth, evaluated policy", _each(runs, "truth"), paper=truth))
-            rows = {key: words for key, words in ROWS.items() if key in runs[0].values}  # earlier Records have fewer
-            for key, words in rows.items():
+            for key, words in ROWS.items():
                 out.append(line(name, words, _each(runs, key), paper=printed.get(key)))
             at = _at_80(runs[0])
             out.append(line(name, "LFIW, H = 0.8 T", [float(r.values["lfiw.values"][at]) for r in runs], paper=first))
-            if "behaviour" in runs[0].values:
-                simulated, logged = _each(runs, "behaviour"), _each(runs, "logged")
-                off = [abs(a - b) for a, b in zip(simulated, logged, strict=True)]
-                out.append(line(name, "behaviour policy, simulated", simulated))
-                out.append(line(name, "|simulated - logged|, behaviour policy", off))
-            for key, words in rows.items():
+            simulated, logged = _each(runs, "behaviour"), _each(runs, "logged")
+            off = [abs(a - b) for a, b in zip(simulated, logged, strict=True)]
+            out.append(line(name, "behaviour policy, simulated", simulated))
+            out.append(line(name, "|simulated - logged|, behaviour policy", off))
+            for key, words in ROWS.items():
                 paper = None if truth is None or printed.get(key) is None else abs(truth - printed[key])  # type: ignore[operator]
                 if key == "shuffled":  # the mean over orders is the plain model again
                     out.append(
