@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy.stats import linregress
 
+import have
 from toys import blobs
 from vestige import data
 from vestige.continual import checkpoint, protocol
@@ -185,6 +186,7 @@ class TestStreamsWithKnownFaults:
     @pytest.mark.data
     @pytest.mark.slow
     def test_on_mnist_split_resembles_and_permuted_does_not(self):
+        have.data_set("mnist")
         mnist = data.load("mnist")
         verdicts = {}
         for make in (split, permuted):

@@ -131,7 +131,8 @@ def at_random(folder, count):
         return waited(pid)
 
     while examined.seen["kills"] < count:
-        if len(examined.finished()) == len(examined.units):
+        if len(examined.finished()) == len(examined.units):  # the kill may have come before all was tidied up
+            examined.launch(examined.command, waited)
             examined.whole()
             examined.clear()
         examined.launch(examined.command, end)
