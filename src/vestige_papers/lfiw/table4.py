@@ -194,11 +194,7 @@ class LFIWTable5(LFIWTable4):
     name, item = "lfiw-table5", "LFIW Table 5"
     part = "half"
     paper = PAPER_TABLE5
-    grounds = (
-        "Every case that misses is that of a model whose weights have an effective size of 3 % of the rows or "
-        "less (Table 1): there self-normalised weights bring variance and no less bias. In print they are not "
-        "always second either: for SNGAN they are third by MSE."
-    )
+    grounds = LFIWTable4.grounds
     rule = Rule(
         *claims_on("half"),
         Claim(
