@@ -194,7 +194,6 @@ class LFIWTable5(LFIWTable4):
     name, item = "lfiw-table5", "LFIW Table 5"
     part = "half"
     paper = PAPER_TABLE5
-    grounds = LFIWTable4.grounds
     rule = Rule(
         *claims_on("half"),
         Claim(
