@@ -12,11 +12,10 @@ kept; it has no row of real data, nor a number for each row: divergences are com
 real rows, if they are 50 or more, columns that fewer than 50 of them leave are taken as constant, and extremes as 20
 scales from the centre (`vestiges.rare`); averages that a ratio keeps are rounded (`ratios.coarse`).
 
-Measured with defaults, n = 10000, on 20 data sets that chose no setting: mean(sd), intervals of 95 % that hold the
-truth. The unit of cost is a 2048 x 2048 float32 product on one thread. `python -m benchmarks.chain --seeds 20
---first-seed 100` with
-    --bed fig2a (2-d Gaussian; 27 units)   kl t=5 0.314(.016) truth 0.313, 20 of 20; t=10 2.594(.070) 2.614, 20 of 20
-    --bed melting (two modes; 29 units)    kl t=5 0.987(.030) truth 0.945, 19 of 20; t=10 3.206(.094) 3.118, 19 of 20
+Measured with preset="lean", n = 10000, on 20 data sets that chose no setting: mean(sd), intervals of 95 % that hold the
+truth. `python -m benchmarks.chain --preset lean --seeds 20 --first-seed 100` with
+    --bed fig2a (2-d Gaussian)   kl t=5 0.314(.016) truth 0.313, 20 of 20; t=10 2.594(.070) 2.614, 20 of 20
+    --bed melting (two modes)    kl t=5 0.987(.030) truth 0.945, 19 of 20; t=10 3.206(.094) 3.118, 19 of 20
 docs/chains.md has the other drifts and divergences, what fails, and the open problem of many dimensions.
 """
 

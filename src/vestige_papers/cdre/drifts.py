@@ -150,7 +150,7 @@ def _truth_log_ratios(drift: DriftBed, t: int) -> tuple[Tensor, Tensor]:
 
 
 def melting(*, n_steps: int = 10, reach: float = 1.95) -> DriftBed:
-    """Modes at +-(reach, reach) that have met at 0 by the last step; kl there is 3.11."""
+    """Modes at +-(reach, reach) that have met at 0 by the last step; kl there is 3.12."""
     whole(n_steps, "n_steps", "melting", low=1)
     corner = torch.full((2,), number(reach, "reach", "melting"), dtype=torch.float64)
     ends = torch.stack([corner, -corner])

@@ -12,7 +12,7 @@ A unit is a `RobustSetting` with its `row` filled in. What it leaves open (None)
   so that one run is read under both heads. A `Replayed` is a `RobustSetting` that says what is generated as well;
   the units of the other methods do not have its fields.
 - B.3's epochs are full batches, one step each. The laptop preset keeps the number of steps and not the batch: 120 steps
-  of 100 rows are one pass over a task.
+  of 100 rows are one pass over a task; where that was too little it has more (Fig. 5 and 12: 141 of 256; VGR: 480).
 - `test_every` = n tests on every n-th test row of a class; `validate` = n on every n-th training row, which then does
   not train: settings are searched there.
 The paper's figures are curves; of the numbers behind them the text prints few, and its words are taken for the rest.
