@@ -16,8 +16,8 @@ the preprints, so that a preprint's number is no aim for them: it stands beside 
 miss was seen the rows "... 2019" have the preprint's settings, as copies of its code have them: lam 1e6 and the Fisher
 at the likeliest label for EWC in the domain-incremental stream, c = 500 for SI there, and LwF's weights of its day.
 They came of misses with two seeds. With five to ten EWC and LwF come to the printed numbers of the domain-incremental
-stream, within their standard errors, by the article's settings too: it was the order of digits. SI does not, by either: what is printed for it in the
-domain-incremental stream is what it has here with a pull of c = 1 to 30, and those of both editions hold more.
+stream, within their standard errors, by the article's settings too: it was the order of digits. SI does not, by either:
+what is printed for it there is what it has here with a pull of c = 1 to 30, and those of both editions hold more.
 
 **The order of digits** is that of the authors' code: seed 0 has 0/1, 2/3 and so on, every other seed an order of its
 own. It moves the averages of whatever forgets, so that few seeds say little beside a mean over twenty: over five of
