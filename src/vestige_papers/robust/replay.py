@@ -238,22 +238,11 @@ class RobustFig19(Compared):
     )
     needed = (VGR, DROPOUT)
     others = ()
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 10}
-    grounds = (
-        "That both posteriors do the same, which is what the figure shows, holds. Both miss the printed number by "
-        "as much: their generators have two epochs and their solver VCL's steps, which is what kept the mean- "
-        "field network from it in Fig. 11 as well."
-    )
-    presets: ClassVar[Mapping[str, RobustSetting]] = SWEPT_PRESETS
-    cut: ClassVar[Mapping[str, str]] = CUT | {"laptop": smaller(2) + LEFT_OUT["laptop"]}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 3, "paper": 10}
 
     def generated(self, config: RobustSetting) -> Sequence[RobustSetting]:
-        """Both posteriors, trained as long as VCL; the network of C.8.1 has its own widths.
-
-        Four times the steps of a convolutional network would be half an hour for each seed.
-        """
-        as_vcl = as_long_as_vcl(config)
-        return [filled(as_vcl, VGR), filled(replace(as_vcl, hidden=None, uncertainty=False), DROPOUT)]
+        """The runs of Fig. 11, and dropout trained as long; the network of C.8.1 has its own widths."""
+        return [filled(config, VGR), filled(replace(config, hidden=None, uncertainty=False), DROPOUT)]
 
 
 ROWS = 12_000  # of a task of Split MNIST
@@ -350,7 +339,7 @@ class RobustFig21(Swept):
             lambda means: at_most(SIMILAR, {"points": abs(means[2] - means[3])}),
         ),
         Claim(
-            f"with a twelfth (500) it ends at least {FALLS:g} points below what it reaches with a third",
+            f"with a twelfth (500) it ends at least {FALLS:g} point below what it reaches with a third",
             lambda means: at_least(FALLS, {"points": means[2] - means[0]}),
         ),
     )
