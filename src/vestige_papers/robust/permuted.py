@@ -116,9 +116,9 @@ class RobustFig10(RobustFig9):
         ),
     )
     grounds = (
-        "VGR ends about where VCL does without a coreset, and below VCL with one. It is not for want of steps: with four "
-        "times as many it learns each task better and keeps the old ones worse. What its generators, narrower and "
-        "trained for a twentieth of print's epochs, have kept of the old tasks is what it falls behind by."
+        "VGR ends about where VCL does without a coreset, and below VCL with one. It is not for want of steps: with "
+        "four times as many it learns each task better and keeps the old ones worse. What its generators, narrower "
+        "and trained for a twentieth of print's epochs, have kept of the old tasks is what it falls behind by."
     )
     needed = (VCL, HYBRID, VGR)
     presets: ClassVar[Mapping[str, RobustSetting]] = {
