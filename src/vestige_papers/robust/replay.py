@@ -258,7 +258,7 @@ class Swept(Compared):
 
     others = ()
     presets: ClassVar[Mapping[str, RobustSetting]] = SWEPT_PRESETS
-    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 2, "paper": 10}
+    seeds: ClassVar[Mapping[str, int]] = {"smoke": 1, "laptop": 5, "paper": 10}
     cut: ClassVar[Mapping[str, str]] = CUT | {"laptop": smaller(2) + LONGER_VGR + LEFT_OUT["laptop"]}
     words: ClassVar[str]  # of the amount that was changed
 
