@@ -14,9 +14,9 @@ smoothed JS of each class from a vestige of its rows, which are then gone, besid
 (`KeptClasses`).
 
 The divergences of the claims are those of the vestiges. The paper's chain, a ratio of neighbouring steps averaged by
-Eq. 4 over samples of the model, is blind to samples that lie apart from the data;
-what the rules say by it stands beside them. The anchored chain refuses nearly every cell of these generators: their
-samples cover so little of the data that, weighted, 500 of them are worth 1 to 13 (three classes of MNIST, f-GAN-JS).
+Eq. 4 over samples of the model, is blind to samples that lie apart from the data; what the rules say by it stands
+beside them. The anchored chain refuses nearly every cell of these generators: their samples cover so little of the data
+that, weighted, 500 of them are worth 1 to 13 (three classes of MNIST, f-GAN-JS).
 
 Deviations: samples, rows, widths and lengths of training as the preset says. Where KLIEP is unbounded on samples so far
 from the data (below `paper`), the chain's loss is logistic.
@@ -299,9 +299,9 @@ class Measured(GeneratorRuns):
     """FID, KID and f-divergences of every generator as classes go by."""
 
     grounds = (
-        "The claim does not hold here: FID and KID agree that one of the WGANs is the worst, and the smoothed JS of "
-        "a vestige has it last as well (Fig. 3) or level with f-GAN-rvKL (Fig. 6). Whether the paper's wider "
-        "networks and longer training would turn that is open."
+        "The claim does not hold here: by FID and KID WGAN is the worst, and by the smoothed JS of a vestige WGAN-GP "
+        "is (Fig. 3), or WGAN level with f-GAN-rvKL (Fig. 6). Whether the paper's wider networks and longer training "
+        "would turn that is open."
     )
     rule = Rule(
         *(_worst_by(name) for name in ("fid", "kid", KEPT)),
