@@ -36,11 +36,14 @@ class ByNumber(MCDropoutNet):
         return torch.empty(like.shape, dtype=like.dtype).bernoulli_(1 - self.p, generator=generator).div_(1 - self.p)
 
 
-def _steps(
-    forward: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, y: torch.Tensor, net: nn.Module
-) -> Callable[[], object]:
+def _steps(net: nn.Module, x: torch.Tensor, y: torch.Tensor, *given: object) -> Callable[[], object]:
+    """Steps of a network that is called with the images and what else is given."""
+
+    def loss() -> torch.Tensor:
+        return cross_entropy(net(x, *given).flatten(0, -2), y)
+
     parameters = list(net.parameters())
-    return lambda: [torch.autograd.grad(cross_entropy(forward(x), y), parameters) for _ in range(STEPS)][-1]
+    return lambda: [torch.autograd.grad(loss(), parameters) for _ in range(STEPS)][-1]
 
 
 def in_planes(net: nn.Module) -> nn.Module:
@@ -57,9 +60,7 @@ def row(name: str, shape: tuple[int, ...], batch: int, at_most: float | None) ->
     y = torch.arange(batch) % CLASSES
     ours, plain = build_net(name, shape, CLASSES), in_planes(build_net(name, shape, CLASSES))
     apart = (ours.eval()(x) - plain.eval()(x)).abs().max().item()
-    times = paired(
-        {"ours": _steps(ours.train(), x, y, ours), "plain": _steps(plain.train(), x, y, plain)}, "plain", rounds=ROUNDS
-    )
+    times = paired({"ours": _steps(ours.train(), x, y), "plain": _steps(plain.train(), x, y)}, "plain", rounds=ROUNDS)
     note = f"logits at most {apart:.1g} apart"
     return Row(f"{name}, {STEPS} steps of {batch}", times["ours"], "planes", times["plain"], at_most=at_most, note=note)
 
@@ -72,7 +73,7 @@ def masked_rows(shape: tuple[int, ...], batch: int) -> list[Row]:
     plain = ByNumber(in_planes(build_net("conv", shape, CLASSES)), 0.5)
     found = []
     for what, make in (
-        (f"{STEPS} steps of {batch}", lambda net: _steps(lambda x: net(x, 1, rng.fork(0, "masks"))[0], x, y, net)),
+        (f"{STEPS} steps of {batch}", lambda net: _steps(net, x, y, 1, rng.fork(0, "masks"))),
         (f"{MASKS} masks of {batch}", lambda net: lambda: list(net.draw(x, MASKS, rng.fork(0, "masks")))),
     ):
         times = paired({"ours": make(ours), "plain": make(plain)}, "plain", rounds=ROUNDS)

@@ -369,6 +369,11 @@ def test_a_share_of_three_epochs(share, epochs, batch_size):
     assert (unit.epochs, unit.batch_size) == (epochs, batch_size)
 
 
+@pytest.mark.parametrize("name", ["robust-fig5", "robust-fig6", "robust-fig7", "robust-fig8"])
+def test_weights_begin_alike_in_every_preset(name):
+    assert len({preset.init for preset in EXPERIMENTS[name].presets.values()}) == 1
+
+
 def rows_at(name, ends, **fields):
     return [planted(name, row, with_mean(a), **fields) for row, a in ends.items()]
 

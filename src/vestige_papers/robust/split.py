@@ -23,7 +23,7 @@ each variant with the prior of the other (`coreset_prior` of `vestige.continual.
 Beyond print: with one learning rate for means and log-variances, as printed, no log-variance moves by more than 0.13 in
 120 steps. Fig. 6 to 8 are run with the rate of its own that the library's VCL gives them as well, from the log-variance
 and the weights that it begins with, and have a second verdict by the same rule. The coreset alone, whose few rows then
-leave every weight at N(0, 1), ends at chance by that rate, or not far above it.
+leave most weights near N(0, 1), ends at chance by that rate, or not far above it.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ posterior that becomes the next prior has never seen a coreset. `coreset_fit` sa
 
 `CoresetOnly` is the third variant of the section: the prior of every task is the first one, so nothing but the coreset
 speaks for the past. Means and variances go on from the last posterior; the prior alone is reset. Variances that move
-freely are fitted to N(0, 1) by as few rows as a coreset has, which is Bayes' answer and forgets everything: with a rate
-of 0.5 of their own it ends at chance (`vestige run robust-fig6`, robust-fig7 and robust-fig8). So they have none here.
+freely are fitted to N(0, 1) by as few rows as a coreset has, which forgets nearly everything: with a rate of 0.5 of
+their own it ends at chance, or not far above it (`vestige run robust-fig5` to robust-fig8). So they have none.
 
 Deviations. The fit is `coreset_steps` steps of full batches with a KL divided by the coreset's size. What it is taken
 from is `coreset_prior`: "posterior", the one before the fit, is the reading of VCL's authors; "first", the prior of the
